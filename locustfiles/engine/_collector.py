@@ -1,0 +1,143 @@
+"""Merges what the workers report, second by second, exactly, and hands whole seconds to the run directory's writer.
+
+A second is written once every worker has come past it; what arrives later is written as further rows, which readers
+add. Totals for the accounts and for validity are kept here, so nothing needs the files to be read again.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.rundir import HDR_SIZE, RunWriter
+from locustfiles.engine._kinds import REPEAT_PREFIX
+from locustfiles.engine._outcome import CENSORED, REPLIES
+
+
+class _Second:
+    def __init__(self) -> None:
+        self.metrics: dict[str, NDArray[np.int64]] = {}
+        self.outcomes: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
+        self.replicas: Counter[tuple[str, str]] = Counter()
+        self.connections = [0, 0, 0, 0, 0]
+
+
+class Collector:
+    """`name` is the request's, for the rows."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._come_to: dict[str, int] = {}
+        self._seconds: dict[int, _Second] = defaultdict(_Second)
+        self._slots: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0, 0])
+        self.late_own: dict[int, list[int]] = defaultdict(lambda: [0, 0])
+        self.totals: Counter[str] = Counter()
+        self.due = 0
+        self.ended_by_worker: Counter[str] = Counter()
+        self.due_by_worker: Counter[str] = Counter()
+        self.failing: dict[int, list[int]] = defaultdict(lambda: [0, 0])
+
+    def add(self, worker: str, report: Mapping[str, Any]) -> None:
+        """Take in one report of a worker."""
+        for entry in report["seconds"]:
+            self._add_second(worker, entry)
+        for second, *counts in report["slots"]:
+            slots = self._slots[second]
+            for place, count in enumerate(counts):
+                slots[place] += count
+            self.due += counts[0]
+            self.due_by_worker[worker] += counts[0]
+            self.late_own[second][0] += counts[0]
+            self.late_own[second][1] += counts[2]
+        self._come_to[worker] = max(self._come_to.get(worker, 0), report["complete"])
+
+    def _add_second(self, worker: str, entry: Mapping[str, Any]) -> None:
+        second = self._seconds[entry["second"]]
+        for metric, (indices, counts) in entry["metrics"].items():
+            dense = second.metrics.setdefault(metric, np.zeros(HDR_SIZE, dtype=np.int64))
+            dense[np.frombuffer(indices, dtype="<i4")] += np.frombuffer(counts, dtype="<i8")
+        for outcome, code, count, bytes_in, bytes_out in entry["outcomes"]:
+            row = second.outcomes[(outcome, code)]
+            for place, amount in enumerate((count, bytes_in, bytes_out)):
+                row[place] += amount
+            if not code.startswith(REPEAT_PREFIX):
+                self.totals[outcome] += count
+                self.ended_by_worker[worker] += count
+                failing = self.failing[entry["second"]]
+                failing[0] += count
+                failing[1] += 0 if outcome in ("ok", "http_3xx") else count
+        for gateway, backend, count in entry["replicas"]:
+            second.replicas[(gateway, backend)] += count
+        for place, count in enumerate(entry["connections"]):
+            second.connections[place] += count
+
+    def lose(self, worker: str, due: Mapping[int, int], at_second: int, ages_us_index: Iterable[int]) -> None:
+        """A worker is lost: `due` slots by second had fallen to it that it did not report; all it has not ended is
+        unsent.
+
+        `ages_us_index`: for each of them the histogram index of its age.
+        """
+        indices = list(ages_us_index)
+        for second, count in due.items():
+            self._slots[second][0] += count
+            self._slots[second][4] += count
+            self.late_own[second][0] += count
+        self.due += sum(due.values())
+        self.due_by_worker[worker] += sum(due.values())
+        missing = self.due_by_worker[worker] - self.ended_by_worker[worker]
+        counted = self._seconds[at_second]
+        counted.outcomes[("unsent", "worker_lost")][0] += missing
+        dense = counted.metrics.setdefault("censored", np.zeros(HDR_SIZE, dtype=np.int64))
+        np.add.at(dense, np.array((indices + [0] * missing)[:missing], dtype=np.int64), 1)
+        self.totals["unsent"] += missing
+        self.ended_by_worker[worker] += missing
+        self._come_to.pop(worker, None)
+
+    def expect(self, workers: Iterable[str]) -> None:
+        """These workers report from now on: no second is complete without them."""
+        for worker in workers:
+            self._come_to.setdefault(worker, 0)
+
+    def come_to(self, worker: str) -> int:
+        """The first second that the worker has not reported."""
+        return self._come_to.get(worker, 0)
+
+    def fails_throughout(self, last_second: int, seconds: int, share: float) -> bool:
+        """Whether more than `share` of what ended failed in each of the last `seconds` complete seconds."""
+        last_second = min(last_second, self.complete - 1)
+        window = [self.failing.get(second, (0, 0)) for second in range(last_second - seconds + 1, last_second + 1)]
+        return last_second >= seconds - 1 and all(failed > share * ended > 0 for ended, failed in window)
+
+    @property
+    def complete(self) -> int:
+        """Every second before this one has been reported by all workers."""
+        return min(self._come_to.values(), default=0)
+
+    def write(self, writer: RunWriter, rows: list[Any], *, everything: bool) -> None:
+        """Queue writes into `rows` for seconds that are complete, or for all."""
+        limit = None if everything else self.complete
+        for number in sorted(second for second in self._seconds if limit is None or second < limit):
+            self._write_second(writer, rows, number, self._seconds.pop(number))
+        for number in sorted(second for second in self._slots if limit is None or second < limit):
+            rows.append((writer.slots, (number, self._name, *self._slots.pop(number))))
+
+    def _write_second(self, writer: RunWriter, rows: list[Any], number: int, second: _Second) -> None:
+        for metric, dense in sorted(second.metrics.items()):
+            indices = np.flatnonzero(dense)
+            if indices.size:
+                rows.append((writer.histogram, (number, self._name, metric, indices, dense[indices])))
+        for (outcome, code), row in sorted(second.outcomes.items()):
+            rows.append((writer.outcome, (number, self._name, outcome, code, *row)))
+        for (gateway, backend), count in sorted(second.replicas.items()):
+            rows.append((writer.replica, (number, gateway, backend, count)))
+        if any(second.connections):
+            rows.append((writer.connections, (number, *second.connections)))
+
+    def accounting(self) -> dict[str, int]:
+        """Slots due = response + failed + censored, or a slot was lost or counted twice."""
+        response = sum(self.totals[outcome] for outcome in REPLIES)
+        censored = sum(self.totals[outcome] for outcome in CENSORED)
+        failed = sum(self.totals.values()) - response - censored
+        return {"due": self.due, "response": response, "failed": failed, "censored": censored}
