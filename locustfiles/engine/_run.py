@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 
 START_DELAY_S: Final = 0.1
 START_DELAY_PER_WORKER_S: Final = 0.005
+TIMER_SLACK_S: Final = 0.002  # gevent's timers may fire up to a millisecond early, and the last slots would be cut off
 DRAIN_GRACE_S: Final = 10.0
 
 
@@ -216,7 +217,7 @@ class Run:
         if self._churn is not None:
             self._greenlets.append(gevent.spawn(self._churn.run, self._t0_s + self.settings.warmup_s))
         if self._end_s is not None:
-            self._greenlets.append(gevent.spawn_later(max(0.0, self._end_s - clock()), self._stop))
+            self._greenlets.append(gevent.spawn_later(self._end_s - clock() + TIMER_SLACK_S, self._stop))
 
     def _each_second(self) -> None:
         assert self._t0_s is not None
