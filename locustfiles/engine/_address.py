@@ -5,12 +5,16 @@ import re
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 from urllib.parse import urlsplit
 
 from gevent.monkey import get_original
 
 Address = tuple[int, tuple[str, int]]
 """A socket family, and what connect() takes."""
+
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_.])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,23 +40,26 @@ def parse_host(text: str | None) -> Host:
     """`https://name[:port]`. Raises ValueError with one line."""
     if not text:
         raise ValueError("--host: none given: say where the load goes, like --host https://ingress.example.test")
-    parts = urlsplit(text)
     shown = text.rsplit("@", 1)[-1]
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(text)
+        name, port = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise ValueError(f"--host: given {shown!r}, allowed a URL with a port from 1 to 65535: {error}") from None
+    if parts.scheme not in ("http", "https") or not name:
         raise ValueError(
             f"--host: given {shown!r}, allowed a URL with its scheme, "
             f"like https://{shown.split('//')[-1] or 'ingress.example.test'}"
         )
     if parts.path not in ("", "/") or parts.query or parts.fragment:
         raise ValueError(f"--host: given {shown!r}, allowed scheme, name and port only: the path goes into --path")
-    try:
-        port = parts.port
-    except ValueError:
-        port = 0
+    if not _NAME.fullmatch(name) and not _is_address(name):
+        raise ValueError(
+            f"--host: given {shown!r}, allowed letters, digits, dots and hyphens in a name (or its xn-- form)"
+        )
     if port == 0:
         raise ValueError(f"--host: given {shown!r}, allowed ports 1 to 65535")
     tls = parts.scheme == "https"
-    name = parts.hostname
     authority = f"[{name}]" if ":" in name else name
     usual = 443 if tls else 80
     return Host(tls, name, port or usual, authority if port in (None, usual) else f"{authority}:{port}")
@@ -66,10 +73,8 @@ def parse_resolve(text: str) -> Resolve:
             f"--resolve: given {text!r}, allowed HOST:PORT:ADDRESS, like ingress.example.test:443:10.0.0.7"
         )
     address = match[3].strip("[]")
-    try:
-        ipaddress.ip_address(address)
-    except ValueError:
-        raise ValueError(f"--resolve: given {text!r}, {address!r} is no IP address") from None
+    if not _is_address(address):
+        raise ValueError(f"--resolve: given {text!r}, {address!r} is no IP address")
     return Resolve(match[1].lower(), int(match[2]), address)
 
 
@@ -117,3 +122,11 @@ def _is_inside(text: str) -> bool:
         or address.is_link_local
         or (address.version == 4 and address in shared)
     )
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -37,13 +37,17 @@ class Collector:
         self.due = 0
         self.ended_by_worker: Counter[str] = Counter()
         self.due_by_worker: Counter[str] = Counter()
+        self._sent_beyond: dict[str, Counter[int]] = defaultdict(Counter)  # sent in seconds not yet reported as due
         self.failing: dict[int, list[int]] = defaultdict(lambda: [0, 0])
 
     def add(self, worker: str, report: Mapping[str, Any]) -> None:
         """Take in one report of a worker."""
         for entry in report["seconds"]:
             self._add_second(worker, entry)
+        beyond = self._sent_beyond[worker]
         for second, *counts in report["slots"]:
+            if second >= report["complete"]:
+                beyond[second] += counts[1]
             slots = self._slots[second]
             for place, count in enumerate(counts):
                 slots[place] += count
@@ -51,6 +55,8 @@ class Collector:
             self.due_by_worker[worker] += counts[0]
             self.late_own[second][0] += counts[0]
             self.late_own[second][1] += counts[2]
+        for second in [second for second in beyond if second < report["complete"]]:
+            del beyond[second]
         self._come_to[worker] = max(self._come_to.get(worker, 0), report["complete"])
 
     def _add_second(self, worker: str, entry: Mapping[str, Any]) -> None:
@@ -82,7 +88,7 @@ class Collector:
         indices = list(ages_us_index)
         for second, count in due.items():
             self._slots[second][0] += count
-            self._slots[second][4] += count
+            self._slots[second][4] += count - self._sent_beyond[worker][second]
             self.late_own[second][0] += count
         self.due += sum(due.values())
         self.due_by_worker[worker] += sum(due.values())

@@ -51,6 +51,7 @@ class Fleet:
         self._pongs: dict[str, dict[str, Any]] = {}
         self._pong = Event()
         self._counts: dict[str, tuple[int, int]] = {}
+        self.errors: list[str] = []
         self._count_number = 0
 
     def present(self) -> list[str]:
@@ -96,6 +97,8 @@ class Fleet:
         """A worker told its connections."""
         if data["number"] == self._count_number:
             self._counts[worker] = (data["live"], data["open"])
+            if data["error"] is not None:
+                self.errors.append(data["error"])
 
     def count_connections(self, ids: list[str]) -> dict[str, tuple[int, int]]:
         """Wait until these workers have opened their connections: (live, open) for each that answered."""
@@ -158,7 +161,9 @@ class Fleet:
         lost = [
             worker
             for worker in self.left()
-            if not worker.drained and (worker.id not in clients or clients[worker.id].state == STATE_MISSING)
+            if worker.epochs
+            and not worker.drained
+            and (worker.id not in clients or clients[worker.id].state == STATE_MISSING)
         ]
         for worker in lost:
             worker.lost = True

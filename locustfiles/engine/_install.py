@@ -56,9 +56,18 @@ def _join(
         _pin(environment, runner)
     if not isinstance(runner, WorkerRunner):
         master = MasterSide(environment, runner)
+    elif environment.parsed_options is not None and environment.parsed_options.processes:
+        gevent.spawn(_end_with_parent, os.getppid())
     _Signals(environment, runner, web_ui, worker).install()
     if master is not None:
         master.check_start()
+
+
+def _end_with_parent(parent: int) -> None:
+    """A worker that --processes forked is nobody's once its master is gone, however that came."""
+    while os.getppid() == parent:
+        gevent.sleep(1)
+    os._exit(1)
 
 
 def _quiet_about_spawning(record: logging.LogRecord) -> bool:

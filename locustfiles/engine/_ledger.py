@@ -39,7 +39,9 @@ class Ledger:
         self._look_ahead()
 
     def end_at(self, end_s: float) -> None:
-        """No slot with an intended start of `end_s` or later falls due any more; what has fallen due already stays due."""
+        """No slot with an intended start of `end_s` or later falls due any more; what has fallen due already stays
+        due.
+        """
         self._end_s = min(self._end_s, max(end_s, self._fallen_to_s()))
         if self._following is not None:
             epoch, connections, until_s = self._following
@@ -104,7 +106,9 @@ class Ledger:
         return self._round + (connection.position < self._cursor) - connection.turn
 
     def _fallen_to_s(self) -> float:
-        """The first moment after the last slot of the present epoch that has fallen due: news of an end may come late."""
+        """The first moment after the last slot of the present epoch that has fallen due: news of an end may come
+        late.
+        """
         turn, place = (self._round, self._cursor - 1) if self._cursor else (self._round - 1, len(self._order) - 1)
         if turn < 0 or not self._order:
             return -math.inf

@@ -139,14 +139,7 @@ class MasterSide:
         except ValueError as error:
             run.incident(f"the change was not made: {error}")
             return
-        gevent.spawn(run.begin_epoch, rate_per_s, user_count).link_exception(
-            lambda greenlet: self._failed(run, greenlet)
-        )
-
-    def _failed(self, run: Run, greenlet: gevent.Greenlet) -> None:
-        run.incident(f"the engine failed: {greenlet.exception!r}")
-        self._environment.process_exit_code = 1
-        self._stop()
+        run.plan_epoch(rate_per_s, user_count)
 
     def _on_worker_connect(self, client_id: str, **_more: object) -> None:
         if self._run is not None:

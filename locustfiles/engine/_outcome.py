@@ -36,8 +36,19 @@ def reply_outcome(status: int) -> str:
     return "ok" if status < 300 else REPLIES[min(status // 100, 5) - 2]
 
 
-def errno_name(error: OSError) -> str:
-    """The symbolic name of an errno, or the class of an error that has none."""
+def _is_local(error: OSError) -> bool:
+    """Our own fault. The `errno` of an SSLError is a number of OpenSSL's, and 1 there is not EPERM."""
+    return not isinstance(error, ssl.SSLError) and error.errno in _LOCAL
+
+
+def _code(error: OSError) -> str:
+    """The name of an errno, or OpenSSL's reason."""
+    if isinstance(error, ssl.SSLEOFError):
+        return "eof"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return "certificate"
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or type(error).__name__).lower()[:48]
     if error.errno is None:
         return type(error).__name__
     return errno.errorcode.get(error.errno, str(error.errno))
@@ -45,32 +56,23 @@ def errno_name(error: OSError) -> str:
 
 def connect_failure(error: OSError) -> Verdict:
     """An error before the connection stood."""
-    name = errno_name(error)
-    if error.errno in _LOCAL:
-        return Verdict("local", name)
+    if _is_local(error):
+        return Verdict("local", _code(error))
     if error.errno in _UNREACHABLE:
-        return Verdict("unreachable", name)
+        return Verdict("unreachable", _code(error))
     if error.errno == errno.ETIMEDOUT:
-        return Verdict("connect_timeout", name)
-    return Verdict("refused", name)
+        return Verdict("connect_timeout", _code(error))
+    return Verdict("refused", _code(error))
 
 
 def tls_failure(error: OSError) -> Verdict:
     """An error inside the TLS handshake, a reset of the connection under it included."""
-    if error.errno in _LOCAL:
-        return Verdict("local", errno_name(error))
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return Verdict("tls", "certificate")
-    if isinstance(error, ssl.SSLError):
-        return Verdict("tls", (error.reason or type(error).__name__).lower()[:48])
-    return Verdict("tls", errno_name(error))
+    return Verdict("local" if _is_local(error) else "tls", _code(error))
 
 
 def write_failure(error: OSError) -> Verdict:
     """An error while a request was being sent."""
-    if error.errno in _LOCAL:
-        return Verdict("local", errno_name(error))
-    return Verdict("write", _stream_code(error))
+    return Verdict("local" if _is_local(error) else "write", _code(error))
 
 
 def read_failure(error: OSError | None, *, reply_begun: bool, used_before: bool) -> Verdict:
@@ -78,17 +80,9 @@ def read_failure(error: OSError | None, *, reply_begun: bool, used_before: bool)
 
     `used_before`: replies came over this connection earlier, so it is the keep-alive race and its code says `reused`.
     """
-    if error is not None and error.errno in _LOCAL:
-        return Verdict("local", errno_name(error))
-    code = "eof" if error is None else _stream_code(error)
+    if error is not None and _is_local(error):
+        return Verdict("local", _code(error))
+    code = "eof" if error is None else _code(error)
     if reply_begun:
         return Verdict("truncated", code)
     return Verdict("reset", "reused" if used_before else code)
-
-
-def _stream_code(error: OSError) -> str:
-    if isinstance(error, ssl.SSLEOFError):
-        return "eof"
-    if isinstance(error, ssl.SSLError):
-        return (error.reason or type(error).__name__).lower()[:48]
-    return errno_name(error)

@@ -79,6 +79,10 @@ def _try_tls(sock: socket.socket, host: Host, where: str, context: ssl.SSLContex
             f"--host: the certificate of {where} is not trusted: {reason}: "
             "give --ca FILE, or --insecure to load it unverified"
         ) from None
+    except ssl.SSLWantReadError:
+        raise ValueError(
+            f"--host: {where} does not answer a TLS handshake within {_LIMIT_S:.0f} s: is it an http:// port?"
+        ) from None
     except ssl.SSLError as error:
         raise ValueError(
             f"--host: {where} does not speak TLS as we do: {error.reason or error}: is it an http:// port?"

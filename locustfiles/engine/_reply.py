@@ -187,7 +187,7 @@ class ReplyReader:
 
     def _read_head(self, data: bytes) -> bytes | None:
         end = data.find(b"\r\n\r\n")
-        if end > HEAD_LIMIT or (end < 0 and len(data) > HEAD_LIMIT):
+        if end > HEAD_LIMIT or (end < 0 and len(data) > HEAD_LIMIT + 3):  # part of the blank line may be there
             raise BadReplyError("head_limit")
         if end < 0:
             if not b"HTTP/1.".startswith(data[:7]):
@@ -221,7 +221,7 @@ class ReplyReader:
     def _read_line(self, data: bytes) -> bytes | None:
         """One line of the chunked framing: a size, the end of a chunk, or a trailer field."""
         end = data.find(b"\r\n")
-        if end > LINE_LIMIT or (end < 0 and len(data) > LINE_LIMIT):
+        if end > LINE_LIMIT or (end < 0 and len(data) > LINE_LIMIT + 1):
             raise BadReplyError("chunk")
         if end < 0:
             self._pending = data

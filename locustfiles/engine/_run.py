@@ -36,7 +36,6 @@ logger = logging.getLogger(__name__)
 
 START_DELAY_S: Final = 0.1
 START_DELAY_PER_WORKER_S: Final = 0.005
-TIMER_SLACK_S: Final = 0.002  # gevent's timers may fire up to a millisecond early, and the last slots would be cut off
 DRAIN_GRACE_S: Final = 10.0
 
 
@@ -72,6 +71,7 @@ class Run:
         self._finishing = False
         self._finished = Event()
         self.invalid: list[str] = []
+        self._failures: list[str] = []
         self._aborted: str | None = None
         plan = load_plan(settings.churn) if settings.churn is not None else None
         path = settings.run_dir or default_run_dir(run_name(settings, profile), datetime.now(UTC))
@@ -115,6 +115,8 @@ class Run:
         if report["test"] != self._number:
             return
         self._collector.add(worker, report)
+        if report["failure"] is not None and report["failure"] not in self._failures:
+            self._fail(report["failure"])
         if self._churn is not None:
             self._churn.see(report["seen"])
         rows = self._record.add(
@@ -157,16 +159,24 @@ class Run:
             "expect_bytes": settings.expect_bytes,
         }
 
-    def begin_epoch(self, rate_per_s: float, users: int) -> None:
+    def plan_epoch(self, rate_per_s: float, users: int) -> None:
+        """Begin an epoch of this rate as soon as the connections of all users are open."""
+        self._spawn(self._begin_epoch, rate_per_s, users)
+
+    def _begin_epoch(self, rate_per_s: float, users: int) -> None:
         """All users are there: deal the schedule anew, and begin it on all workers at the same moment."""
         with self._lock:
             if self._finishing or self._refused(rate_per_s):
                 return
+            self._look_for_lost()
             if self._present == (rate_per_s, users) and any(worker.lost for worker in self.fleet.workers.values()):
                 return  # Locust dealt out the users of a lost worker: its share stays unsent, as the run says
             ids = self.fleet.present()
             self.fleet.take_in(ids)
             counts = self.fleet.count_connections(ids)
+            if self.fleet.errors:
+                self._fail(self.fleet.errors[0])
+                return
             live = {worker: count for worker, (count, _) in counts.items()}
             missing = sum(count - opened for count, opened in counts.values()) + max(0, users - sum(live.values()))
             if self._finishing or not sum(live.values()):
@@ -177,6 +187,7 @@ class Run:
                 self._start_clock(t0_s, missing)
             assert self._t0_s is not None
             number = next(self._epochs)
+            self._collector.expect(live)
             connections = self.fleet.begin_epoch(number, t0_s, rate_per_s, live, self._t0_s, self._end_s)
             self._present = (rate_per_s, users)
             self.facts.rate_per_s, self.facts.connections = rate_per_s, connections
@@ -192,7 +203,6 @@ class Run:
             self._write_manifest()
             logger.info("Epoch %d: %g requests/s over %d connections", number, rate_per_s, connections)
             if first:
-                self._collector.expect(ids)
                 self._start_greenlets()
 
     def _refused(self, rate_per_s: float) -> bool:
@@ -213,11 +223,32 @@ class Run:
 
     def _start_greenlets(self) -> None:
         assert self._t0_s is not None
-        self._greenlets.append(gevent.spawn(self._each_second))
+        self._spawn(self._each_second)
         if self._churn is not None:
-            self._greenlets.append(gevent.spawn(self._churn.run, self._t0_s + self.settings.warmup_s))
+            self._spawn(self._churn.run, self._t0_s + self.settings.warmup_s)
         if self._end_s is not None:
-            self._greenlets.append(gevent.spawn_later(self._end_s - clock() + TIMER_SLACK_S, self._stop))
+            self._spawn(self._stop_at, self._end_s)
+
+    def _stop_at(self, end_s: float) -> None:
+        while clock() < end_s:  # gevent counts from its loop's last look at the clock, and may wake up early
+            gevent.sleep(max(0.001, end_s - clock()))
+        self._stop()
+
+    def _spawn(self, work: Callable[..., None], *arguments: Any) -> None:
+        greenlet = gevent.spawn(work, *arguments)
+        greenlet.link_exception(lambda dead: self._fail(f"the engine failed: {dead.exception!r}"))
+        self._greenlets.append(greenlet)
+
+    def _fail(self, reason: str) -> None:
+        """The run cannot go on: say so, invalidate it, stop it."""
+        self.incident(reason)
+        self._failures.append(reason)
+        gevent.spawn(self._stop)
+
+    def _look_for_lost(self) -> None:
+        for worker in self.fleet.newly_lost():
+            self._record.lost.append(worker.id)
+            self.incident(f"worker {worker.index} ({worker.id}) was lost: its share of the load is not sent any more")
 
     def _each_second(self) -> None:
         assert self._t0_s is not None
@@ -225,11 +256,7 @@ class Run:
             now_s = clock()
             gevent.sleep(1.0 - (now_s - self._t0_s) % 1.0)
             second = int(clock() - self._t0_s) - 1
-            for worker in self.fleet.newly_lost():
-                self._record.lost.append(worker.id)
-                self.incident(
-                    f"worker {worker.index} ({worker.id}) was lost: its share of the load is not sent any more"
-                )
+            self._look_for_lost()
             self._collect_resources(second)
             self._write_seconds(everything=False)
             self._check_abort(second)
@@ -339,18 +366,17 @@ class Run:
             self._agent.close()
 
     def _drain(self, end_s: float) -> None:
-        workers = self.fleet.left()
         if self._t0_s is None:
             self.fleet.take_in(self.fleet.present())
-            workers = self.fleet.left()
+        # One that joined late and has no slots may have nothing to hand in.
+        workers = [worker for worker in self.fleet.left() if worker.epochs or self._t0_s is None]
         limit_s = self.settings.drain_s if self._t0_s is not None else 0.0
         self.fleet.tell(
             messages.DRAIN, lambda offset_s: {"test": self._number, "end_s": end_s + offset_s, "limit_s": limit_s}
         )
         until_s = clock() + limit_s + DRAIN_GRACE_S
         while clock() < until_s:
-            for worker in self.fleet.newly_lost():
-                self._record.lost.append(worker.id)
+            self._look_for_lost()
             if all(worker.drained or worker.lost for worker in workers):
                 break
             gevent.sleep(0.01)
@@ -418,12 +444,14 @@ class Run:
             accounts_differ=differ,
             aborted=self._aborted,
         )
-        self.invalid = invalid_reasons(evidence)
+        self.invalid = self._failures + invalid_reasons(evidence)
         if self._t0_s is None:
             self.invalid.append("it was stopped before its load began")
         self.facts.valid = not self.invalid
         self.facts.invalid_reasons = self.invalid
         self.facts.warnings = warnings(evidence)
+        if self._resources.error is not None:
+            self.facts.warnings.append(f"CPU and memory of the target have gaps: {self._resources.error}")
         if self._t0_s is not None and self._end_s is not None and self.facts.measured_to_s is not None:
             short_s = self._end_s - self._t0_s - self.facts.measured_to_s
             if short_s > 0.5:

@@ -7,6 +7,7 @@ It follows the master's messages: setup, epochs, watches, drain. It reports once
 import gc
 import itertools
 import logging
+import time
 from time import monotonic as clock
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 REPORT_S: Final = 1.0
 HAND_IN_S: Final = 2.0
+MASTER_SILENCE_S: Final = 10.0
 OPEN_LIMIT_S: Final = 15.0  # a ramp whose connections do not all open goes on without them, and the run says so
 
 
@@ -58,8 +60,13 @@ class _Load:
         self.gc_meter = GcMeter()
         self.begun = False
         self.reported_to = 0
+        self.failure: str | None = None
         self.gc_meter.install()
         self.loop = gevent.spawn(self.pump.run)
+        self.loop.link_exception(self._failed)
+
+    def _failed(self, loop: gevent.Greenlet) -> None:
+        self.failure = f"the loop of a worker failed: {loop.exception!r}"
 
     def report(self, *, final: bool) -> dict[str, Any]:
         """What is new since the last report; final: everything that is left."""
@@ -86,6 +93,7 @@ class _Load:
             "clipped": report.pop("clipped"),
         }
         report["test"] = self.number
+        report["failure"] = self.failure
         report["complete"] = ends
         self.stats.pump_out()
         return report
@@ -175,14 +183,17 @@ class WorkerSide:
             gevent.sleep(0.02)
         if load is None or load is not self._load:
             return
+        live, error = len(load.pump.live()), None
+        try:
+            check_descriptors(live)
+        except ValueError as too_few:
+            error = str(too_few)
         if not load.begun:
             # What the ramp made lives as long as the run: the collector need not look at it again.
-            check_descriptors(len(load.pump.live()))
             gc.collect()
             gc.freeze()
-        self._runner.send_message(
-            messages.COUNTED, {**data, "live": len(load.pump.live()), "open": load.pump.open_count()}
-        )
+        counted = {**data, "live": live, "open": load.pump.open_count(), "error": error}
+        self._runner.send_message(messages.COUNTED, counted)
 
     def _on_epoch(self, data: dict[str, Any]) -> None:
         load = self._load
@@ -224,6 +235,14 @@ class WorkerSide:
             self._load = None
 
     def _report_for_ever(self, load: _Load) -> None:
-        while True:
+        while not self._master_is_gone():
             gevent.sleep(REPORT_S)
             self._runner.send_message(messages.BATCH, load.report(final=False))
+        logger.error("The master has been silent for %.0f s: the load is stopped", MASTER_SILENCE_S)
+        self._reporter = None
+        self.abandon()
+
+    def _master_is_gone(self) -> bool:
+        """Locust itself would let a worker load the target for a minute after its master has died."""
+        heard_s = getattr(self._runner, "last_heartbeat_timestamp", None)
+        return heard_s is not None and time.time() - heard_s > MASTER_SILENCE_S
