@@ -7,6 +7,7 @@ down.
 """
 
 import math
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 from locustfiles.engine._connection import Connection, Debt
@@ -25,7 +26,7 @@ class Ledger:
         self._cursor = 0
         self._round = 0
         self._end_s = -math.inf
-        self._following: tuple[Epoch, tuple[Connection, ...], float] | None = None
+        self._following: deque[tuple[Epoch, tuple[Connection, ...], float]] = deque()
         self._past: list[tuple[Epoch, float]] = []
 
     def begin(self, epoch: Epoch, connections: Sequence[Connection], end_s: float = math.inf) -> None:
@@ -35,7 +36,7 @@ class Ledger:
         if len(connections) != len(epoch.numbers):
             raise ValueError(f"{len(connections)} connections for {len(epoch.numbers)} numbers")
         self.end_at(epoch.t0_s)
-        self._following = (epoch, tuple(connections), end_s)
+        self._following.append((epoch, tuple(connections), end_s))
         self._look_ahead()
 
     def end_at(self, end_s: float) -> None:
@@ -43,14 +44,12 @@ class Ledger:
         due.
         """
         self._end_s = min(self._end_s, max(end_s, self._fallen_to_s()))
-        if self._following is not None:
-            epoch, connections, until_s = self._following
-            self._following = (epoch, connections, min(until_s, end_s))
+        self._following = deque((epoch, order, min(until_s, end_s)) for epoch, order, until_s in self._following)
         self._look_ahead()
 
     def has(self, connection: Connection) -> bool:
-        """Whether the present or the following epoch counts on the connection."""
-        return connection in self._order or (self._following is not None and connection in self._following[1])
+        """Whether the present epoch or one to come counts on the connection."""
+        return connection in self._order or any(connection in order for _, order, _ in self._following)
 
     def fall_due(self) -> Connection:
         """The slot at `next_s` has fallen due: returns its connection, which owes it from now on."""
@@ -120,14 +119,13 @@ class Ledger:
             if due_s < self._end_s:
                 self.next_s = due_s
                 return
-        if self._following is not None:
+        if self._following:
             self._turn_page()
         else:
             self.next_s = math.inf
 
     def _turn_page(self) -> None:
         """The present epoch has no slot left: write down what it is owed and take up the following one."""
-        assert self._following is not None
         for connection in self._order:
             left = self._left(connection)
             if left:
@@ -136,7 +134,7 @@ class Ledger:
                 )
             connection.position = -1
         self._past.append((self._epoch, self._end_s))
-        (self._epoch, self._order, self._end_s), self._following = self._following, None
+        self._epoch, self._order, self._end_s = self._following.popleft()
         self._cursor = self._round = 0
         for position, connection in enumerate(self._order):
             connection.position, connection.turn = position, 0
