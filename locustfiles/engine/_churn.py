@@ -5,7 +5,6 @@ the change says so in `change.applied_by`; a change that nobody applied is an er
 raises, so our own catches all into `change.error`.
 """
 
-import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from time import monotonic as clock
@@ -14,7 +13,6 @@ from typing import Any
 import gevent
 from locust.event import EventHook
 
-from infra.targets import State
 from infra.targets.plan import Change, Plan, Wait
 from locustfiles.engine._agent import Agent, AgentError
 
@@ -188,13 +186,3 @@ class Churn:
             return self._agent.ask("evidence", change={"kind": step.kind, "params": step.params()})["evidence"], None
         except AgentError as error:
             return {"new": [], "old": None}, str(error)
-
-
-def original_state(agent: Agent) -> State:
-    """The target's state before the first change. Raises AgentError."""
-    return State.from_json(agent.ask("state")["state"])
-
-
-def numbering() -> Iterator[int]:
-    """Ids of events, from 1."""
-    return itertools.count(1)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.rundir import HDR_SIZE, RunWriter
+from locustfiles.engine._filing import Write
 from locustfiles.engine._kinds import REPEAT_PREFIX
 from locustfiles.engine._outcome import CENSORED, REPLIES
 
@@ -121,25 +122,29 @@ class Collector:
         """Every second before this one has been reported by all workers."""
         return min(self._come_to.values(), default=0)
 
-    def write(self, writer: RunWriter, rows: list[Any], *, everything: bool) -> None:
-        """Queue writes into `rows` for seconds that are complete, or for all."""
+    def writes(self, writer: RunWriter, *, everything: bool) -> list[Write]:
+        """What is to be written of the seconds that are complete, or of all; they are forgotten here."""
         limit = None if everything else self.complete
+        found: list[Write] = []
         for number in sorted(second for second in self._seconds if limit is None or second < limit):
-            self._write_second(writer, rows, number, self._seconds.pop(number))
+            found += self._writes_of(writer, number, self._seconds.pop(number))
         for number in sorted(second for second in self._slots if limit is None or second < limit):
-            rows.append((writer.slots, (number, self._name, *self._slots.pop(number))))
+            found.append((writer.slots, (number, self._name, *self._slots.pop(number))))
+        return found
 
-    def _write_second(self, writer: RunWriter, rows: list[Any], number: int, second: _Second) -> None:
+    def _writes_of(self, writer: RunWriter, number: int, second: _Second) -> list[Write]:
+        found: list[Write] = []
         for metric, dense in sorted(second.metrics.items()):
             indices = np.flatnonzero(dense)
             if indices.size:
-                rows.append((writer.histogram, (number, self._name, metric, indices, dense[indices])))
+                found.append((writer.histogram, (number, self._name, metric, indices, dense[indices])))
         for (outcome, code), row in sorted(second.outcomes.items()):
-            rows.append((writer.outcome, (number, self._name, outcome, code, *row)))
+            found.append((writer.outcome, (number, self._name, outcome, code, *row)))
         for (gateway, backend), count in sorted(second.replicas.items()):
-            rows.append((writer.replica, (number, gateway, backend, count)))
+            found.append((writer.replica, (number, gateway, backend, count)))
         if any(second.connections):
-            rows.append((writer.connections, (number, *second.connections)))
+            found.append((writer.connections, (number, *second.connections)))
+        return found
 
     def accounting(self) -> dict[str, int]:
         """Slots due = response + failed + censored, or a slot was lost or counted twice."""

@@ -154,7 +154,7 @@ class MasterSide:
         self._environment.process_exit_code = INVALID if run.invalid else (self._environment.process_exit_code or 0)
         for reason in run.invalid:
             logger.error("INVALID RUN: %s", reason)
-        for warning in run.facts.warnings:
+        for warning in run.warnings:
             logger.warning("%s", warning)
         if run.run_dir is not None:
             logger.info("Results: %s", run.run_dir)

@@ -9,10 +9,10 @@ from locustfiles.engine._health import Evidence
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows for generator.csv (as arguments by name) and for resources.csv."""
+    """A row for generator.csv (as arguments by name) and one for resources.csv."""
 
-    generator: list[dict[str, Any]]
-    resources: list[tuple[int, str, str, float, float, int, str]]
+    generator: dict[str, Any]
+    resource: tuple[int, str, str, float, float, int, str]
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class GeneratorRecord:
             int(reading["rss_bytes"]),
             "os.times",
         )
-        return Rows([row], [resource])
+        return Rows(row, resource)
 
     def evidence(self, late_own: Mapping[int, tuple[int, int]]) -> Evidence:
         """What the readings say for or against the run."""
