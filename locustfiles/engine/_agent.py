@@ -1,5 +1,6 @@
 """Talks to the helper process that edits the target, so that no edit ever runs in a process that pumps."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -57,7 +58,8 @@ class Agent:
 
     def close(self) -> None:
         """End the helper; it puts back what it still has changed."""
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # it has ended already, with a request still in the pipe
+            self._process.stdin.close()
         try:
             self._process.wait(timeout=_CLOSE_LIMIT_S)
         except subprocess.TimeoutExpired:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from analysis.rundir import HDR_SIZE, RunWriter
 from locustfiles.engine._filing import Write
@@ -38,17 +38,13 @@ class Collector:
         self.due = 0
         self.ended_by_worker: Counter[str] = Counter()
         self.due_by_worker: Counter[str] = Counter()
-        self._sent_beyond: dict[str, Counter[int]] = defaultdict(Counter)  # sent in seconds not yet reported as due
         self.failing: dict[int, list[int]] = defaultdict(lambda: [0, 0])
 
     def add(self, worker: str, report: Mapping[str, Any]) -> None:
         """Take in one report of a worker."""
         for entry in report["seconds"]:
             self._add_second(worker, entry)
-        beyond = self._sent_beyond[worker]
         for second, *counts in report["slots"]:
-            if second >= report["complete"]:
-                beyond[second] += counts[1]
             slots = self._slots[second]
             for place, count in enumerate(counts):
                 slots[place] += count
@@ -56,8 +52,6 @@ class Collector:
             self.due_by_worker[worker] += counts[0]
             self.late_own[second][0] += counts[0]
             self.late_own[second][1] += counts[2]
-        for second in [second for second in beyond if second < report["complete"]]:
-            del beyond[second]
         self._come_to[worker] = max(self._come_to.get(worker, 0), report["complete"])
 
     def _add_second(self, worker: str, entry: Mapping[str, Any]) -> None:
@@ -80,26 +74,31 @@ class Collector:
         for place, count in enumerate(entry["connections"]):
             second.connections[place] += count
 
-    def lose(self, worker: str, due: Mapping[int, int], at_second: int, ages_us_index: Iterable[int]) -> None:
-        """A worker is lost: `due` slots by second had fallen to it that it did not report; all it has not ended is
-        unsent.
+    def lose(self, worker: str, due: Mapping[int, int], at_second: int, ages: ArrayLike) -> None:
+        """A worker is lost. `due`: slots, by second, that had fallen to it since its last report: unsent as far as
+        anybody knows.
 
-        `ages_us_index`: for each of them the histogram index of its age.
+        What it reported as due and never ended is unfinished. `ages`: the histogram indices of the ages of the unsent
+        ones; the unfinished are at least as old as the oldest of them.
         """
-        indices = list(ages_us_index)
+        unfinished = self.due_by_worker[worker] - self.ended_by_worker[worker]
         for second, count in due.items():
             self._slots[second][0] += count
-            self._slots[second][4] += count - self._sent_beyond[worker][second]
+            self._slots[second][4] += count
             self.late_own[second][0] += count
-        self.due += sum(due.values())
-        self.due_by_worker[worker] += sum(due.values())
-        missing = self.due_by_worker[worker] - self.ended_by_worker[worker]
+        unsent = sum(due.values())
         counted = self._seconds[at_second]
-        counted.outcomes[("unsent", "worker_lost")][0] += missing
+        for outcome, count in (("unsent", unsent), ("unfinished", unfinished)):
+            if count:
+                counted.outcomes[(outcome, "worker_lost")][0] += count
+                self.totals[outcome] += count
         dense = counted.metrics.setdefault("censored", np.zeros(HDR_SIZE, dtype=np.int64))
-        np.add.at(dense, np.array((indices + [0] * missing)[:missing], dtype=np.int64), 1)
-        self.totals["unsent"] += missing
-        self.ended_by_worker[worker] += missing
+        indices = np.asarray(ages, dtype=np.int64)
+        np.add.at(dense, indices, 1)
+        dense[int(indices.max(initial=0))] += unfinished
+        self.due += unsent
+        self.due_by_worker[worker] += unsent
+        self.ended_by_worker[worker] = self.due_by_worker[worker]
         self._come_to.pop(worker, None)
 
     def expect(self, workers: Iterable[str]) -> None:
@@ -115,7 +114,7 @@ class Collector:
         """Whether more than `share` of what ended failed in each of the last `seconds` complete seconds."""
         last_second = min(last_second, self.complete - 1)
         window = [self.failing.get(second, (0, 0)) for second in range(last_second - seconds + 1, last_second + 1)]
-        return last_second >= seconds - 1 and all(failed > share * ended > 0 for ended, failed in window)
+        return last_second >= seconds - 1 and all(ended and failed > share * ended for ended, failed in window)
 
     @property
     def complete(self) -> int:

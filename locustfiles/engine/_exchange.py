@@ -277,8 +277,6 @@ class Exchange:
                 self._postpone(connection, last_s)
             else:
                 self._send(connection)
-        elif connection.retiring and not self._ledger.has(connection):
-            self.let_go(connection)
 
     def _postpone(self, connection: Connection, last_s: float | None = None) -> None:
         """Not before half a period after the last attempt: catching up goes at twice the rate at most."""
@@ -292,9 +290,7 @@ class Exchange:
         elif self._ledger.owes(connection):
             self._take(connection)
             self.opener.open(connection)
-        elif connection.retiring and not self._ledger.has(connection):
-            connection.state = GONE
-        else:
+        elif not connection.retiring:
             self.opener.queue(connection)
 
     def let_go(self, connection: Connection) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from gevent.threadpool import ThreadPool
 
-from analysis.rundir import RunWriter
+from analysis.rundir import RunDirError, RunWriter
 
 logger = logging.getLogger(__name__)
 
@@ -39,13 +39,22 @@ class Filing:
         """Return when everything queued so far is written."""
         self._pool.join()
 
-    def close(self) -> None:
-        """Write what is queued and close the files."""
-        if self.error is None:
-            self._pool.spawn(self._write, [(self.writer.close, ())])
+    def close(self, manifest: dict[str, Any]) -> None:
+        """Write what is queued, close the files, and write the manifest, also where all other writing has failed.
+
+        The verdict on a run matters most when something went wrong with it.
+        """
+        self._pool.spawn(self._close, manifest)
         self._pool.join()
         self._pool.kill()
         sys.setswitchinterval(self._switch_s)
+
+    def _close(self, manifest: dict[str, Any]) -> None:
+        for last, arguments in ((self.writer.manifest, (manifest,)), (self.writer.close, ())):
+            try:
+                last(*arguments)
+            except Exception as error:  # noqa: BLE001  # as in _write
+                self._failed(error)
 
     def _write(self, writes: list[Write]) -> None:
         if self.error is not None:
@@ -53,12 +62,17 @@ class Filing:
         try:
             for write, arguments in writes:
                 write(*arguments)
-            if writes[-1][0] != self.writer.close:
-                self.writer.flush()
+            self.writer.flush()
         except Exception as error:  # noqa: BLE001  # whatever it is, it must invalidate the run instead of ending a thread unseen
-            self.error = (
-                f"{type(error).__name__}: {error}"
-                if not isinstance(error, OSError)
-                else f"{error.strerror}: {error.filename or 'run directory'}"
-            )
-            logger.error("The run directory can be written no further: %s", self.error)  # noqa: TRY400  # one line for a person
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        if self.error is not None:
+            return
+        if isinstance(error, RunDirError):
+            self.error = str(error)
+        elif isinstance(error, OSError):
+            self.error = f"{error.filename or self.writer.path}: {error.strerror}"
+        else:
+            self.error = f"{type(error).__name__}: {error}"
+        logger.error("The run directory can be written no further: %s", self.error)

@@ -83,9 +83,9 @@ class Journal:
             self._filing.wait()
 
     def close(self) -> None:
-        """Close the files."""
+        """Write the manifest a last time, and close the files."""
         if self._filing is not None:
-            self._filing.close()
+            self._filing.close(self._manifest())
 
     @property
     def error(self) -> str | None:

@@ -20,7 +20,7 @@ from locustfiles.engine._run import Run
 
 logger = logging.getLogger(__name__)
 
-USAGE, INVALID = 2, 4
+FAILED, USAGE, INVALID = 1, 2, 4
 _ONE_LINE = (ValueError, PlanError, TargetError, RunDirError, AgentError)
 
 
@@ -151,7 +151,8 @@ class MasterSide:
             return
         run.finish()
         self._run = None
-        self._environment.process_exit_code = INVALID if run.invalid else (self._environment.process_exit_code or 0)
+        code = self._environment.process_exit_code or (FAILED if run.left_changed else 0)
+        self._environment.process_exit_code = INVALID if run.invalid else code
         for reason in run.invalid:
             logger.error("INVALID RUN: %s", reason)
         for warning in run.warnings:

@@ -257,4 +257,6 @@ def _abort_rule(text: str) -> AbortRule | None:
         raise ValueError(
             f"--abort-on: given {text!r}, allowed 'errors > PERCENT% for DURATION', like 'errors > 50% for 10s'"
         )
+    if float(match[1]) >= 100:
+        raise ValueError(f"--abort-on: given {match[1]}%, allowed below 100%: more than all cannot fail")
     return AbortRule(float(match[1]) / 100, max(1, round(_of("--abort-on", parse_duration_s, match[2]))))

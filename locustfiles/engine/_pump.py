@@ -50,6 +50,7 @@ class Pump:
         self._ledger = Ledger()
         self._exchange = Exchange(traffic, self._ledger, recorder, self._epoll, self._by_fd)
         self._connections: dict[Connection, None] = {}
+        self._retiring: list[Connection] = []
         self._addresses = itertools.cycle(traffic.addresses)
         self._running = True
         self._tick_s = self._fold_s = 0.0
@@ -65,8 +66,7 @@ class Pump:
     def retire(self, connection: Connection) -> None:
         """The connection belongs to no user any more: it serves its slots until the next epoch leaves it out."""
         connection.retiring = True
-        if not self._ledger.has(connection):
-            self._exchange.let_go(connection)
+        self._retiring.append(connection)
 
     def live(self) -> list[Connection]:
         """Connections that belong to users, oldest first."""
@@ -112,6 +112,7 @@ class Pump:
         for connection in list(self._connections):
             self._exchange.abandon(connection)
         self._connections.clear()
+        self._retiring.clear()
 
     def close(self) -> None:
         """End the loop."""
@@ -190,10 +191,21 @@ class Pump:
             self.lag.add(late_s)
         return self._epoll.poll(0, BATCH), True
 
+    def _let_go(self) -> None:
+        """Close the connections that belong to no user, once no epoch counts on them and they owe nothing."""
+        for connection in self._retiring:
+            if not self._ledger.has(connection):
+                self._exchange.let_go(connection)
+            if connection.state == GONE:
+                del self._connections[connection]
+        self._retiring = [connection for connection in self._retiring if connection.state != GONE]
+
     def _tick(self, now_s: float) -> None:
         self._tick_s = now_s + TICK_S
         self._exchange.expire(now_s)
         self._exchange.opener.expire(now_s)
+        if self._retiring:
+            self._let_go()
         rows = len(self._recorder.rows) // COLUMNS
         if rows >= FOLD_ROWS or now_s >= self._fold_s:
             self._fold_s = now_s + FOLD_S

@@ -27,13 +27,14 @@ Counts = NDArray[np.int64]
 class _Second:
     """Counts of one second."""
 
-    __slots__ = ("bytes_in", "connections", "counts", "metrics")
+    __slots__ = ("bytes_in", "clipped", "connections", "counts", "metrics")
 
     def __init__(self) -> None:
         self.metrics: dict[str, Counts] = {}
         self.counts: dict[int, int] = defaultdict(int)
         self.bytes_in: dict[int, int] = defaultdict(int)
         self.connections = [0, 0, 0, 0, 0]
+        self.clipped = 0
 
     def absorb(self, other: "_Second") -> None:
         """Add the openings of another second; nothing else has happened before the load begins."""
@@ -43,6 +44,7 @@ class _Second:
 
     def add(self, metric: str, values_us: NDArray[np.float64]) -> None:
         if values_us.size:
+            self.clipped += int((values_us > HDR_HIGHEST_US).sum())
             counts = np.bincount(hdr_index(values_us.astype(np.int64)), minlength=HDR_SIZE)
             if metric in self.metrics:
                 self.metrics[metric] += counts
@@ -65,7 +67,6 @@ class Recorder:
         self.rows = array("d")
         self.watcher = Watcher(kinds)
         self.t0_s = 0.0
-        self.clipped = 0
         self._request_size = request_size
         self._on_fold = on_fold
         self._openings = array("d")
@@ -161,10 +162,9 @@ class Recorder:
             self._seconds[second].add("tls", self._to_us(here[~np.isnan(here[:, 2]), 2]))
             self._seconds[second].connections[self.OPENED] += len(here)
 
-    def _to_us(self, values_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        values_us = np.rint(values_s * 1e6)
-        self.clipped += int((values_us > HDR_HIGHEST_US).sum())
-        return values_us
+    @staticmethod
+    def _to_us(values_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.rint(values_s * 1e6)
 
     def take(self, before_second: int | None, due: dict[int, int]) -> dict[str, Any]:
         """Hand over what is complete before `before_second` (None: everything), as plain values for the wire.
@@ -174,15 +174,16 @@ class Recorder:
         self.fold()
         ready = [second for second in sorted(self._seconds) if before_second is None or second < before_second]
         slots = {second: [count, 0, 0, 0, 0] for second, count in due.items()}
-        for second, counted in self._slots.items():
-            slots.setdefault(second, [0, 0, 0, 0, 0])[1:] = counted
-        self._slots.clear()
-        clipped, self.clipped = self.clipped, 0
+        for second in list(self._slots):
+            # A second is told as due and as sent in the same report, so that what a lost worker told always adds up.
+            if before_second is None or second < before_second:
+                slots.setdefault(second, [0, 0, 0, 0, 0])[1:] = self._slots.pop(second)
+        taken = {second: self._seconds.pop(second) for second in ready}
         return {
-            "seconds": [self._plain(second, self._seconds.pop(second)) for second in ready],
+            "seconds": [self._plain(number, second) for number, second in taken.items()],
             "slots": [[second, *counts] for second, counts in sorted(slots.items())],
             "seen": self.watcher.findings(self.t0_s, clock()),
-            "clipped": clipped,
+            "clipped": sum(second.clipped for second in taken.values()),
         }
 
     def _plain(self, number: int, second: _Second) -> dict[str, Any]:

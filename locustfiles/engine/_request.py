@@ -43,7 +43,9 @@ def parse_header(text: str) -> tuple[str, str]:
     """`Name: value` as given with --header. Raises ValueError with one line."""
     name, colon, value = text.partition(":")
     if not colon or not _TOKEN.match(name):
-        raise ValueError(f"--header: given {text.split(':')[0]!r}, allowed 'Name: value'")
+        begin = re.match(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]*", text)
+        # Not the whole of it: what was mistyped may be a secret, and messages end up in logs.
+        raise ValueError(f"--header: given {begin[0] if begin else ''!r}..., allowed 'Name: value'")
     value = value.strip(" \t")
     if not _VALUE.match(value):
         raise ValueError(f"--header: the value of {name} has a character that no header may have")

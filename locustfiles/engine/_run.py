@@ -77,6 +77,11 @@ class Run:
         self.invalid: list[str] = []
 
     @property
+    def left_changed(self) -> bool:
+        """Whether the target could not be put back."""
+        return self._facts.target is not None and self._facts.target["restored"] is False
+
+    @property
     def warnings(self) -> list[str]:
         """What makes the numbers doubtful, known once the run is finished."""
         return self._facts.warnings
@@ -262,7 +267,6 @@ class Run:
         self._journal.wait()
         self._judge(end_s)
         self._facts.state = "finished"
-        self._journal.manifest()
         self._journal.close()
         if self._journal.error is not None and self._facts.valid:
             self.invalid.append(f"the recorder failed: {self._journal.error}")  # in its very last write
@@ -301,8 +305,7 @@ class Run:
         ages_us = [
             int(max(0.0, now_s - t0_s - second - 0.5) * 1e6) for second, count in due.items() for _ in range(count)
         ]
-        indices = hdr_index(np.array(ages_us, dtype=np.int64)).tolist()
-        self._collector.lose(worker.id, due, int(now_s - t0_s), indices)
+        self._collector.lose(worker.id, due, int(now_s - t0_s), hdr_index(np.array(ages_us, dtype=np.int64)))
 
     def _judge(self, end_s: float) -> None:
         accounts = self._collector.accounting()

@@ -73,9 +73,8 @@ class TargetWork:
             changed = self.agent.ask("put_back")["changed"]
         except AgentError as error:
             target["restored"] = False
-            self._journal.incident(
-                f"the target could not be put back: {error}: run 'ingress-swarm restore' on this run directory"
-            )
+            where = self._journal.run_dir or "--target FILE"
+            self._journal.incident(f"the target could not be put back: {error}: run 'ingress-swarm restore {where}'")
             return
         target["restored"] = True
         if changed:
