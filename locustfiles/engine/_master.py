@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 import gevent
@@ -14,8 +15,9 @@ from infra.targets import TargetError, load_target
 from infra.targets.plan import PlanError, load_plan
 from locustfiles.engine import _messages as messages
 from locustfiles.engine._agent import AgentError
+from locustfiles.engine._manifest import default_run_dir
 from locustfiles.engine._options import Settings, parse_cpus
-from locustfiles.engine._preflight import check_descriptors, find_addresses, tls_context, try_connection
+from locustfiles.engine._preflight import check_descriptors, check_run_dir, find_addresses, tls_context, try_connection
 from locustfiles.engine._run import Run
 
 logger = logging.getLogger(__name__)
@@ -74,18 +76,14 @@ class MasterSide:
         options = self._environment.parsed_options
         assert options is not None
         settings = Settings.read(options, self._environment.host)
-        if isinstance(self._runner, LocalRunner):
-            check_descriptors(options.num_users or 1)
+        if isinstance(self._runner, LocalRunner) or options.processes:
+            check_descriptors(-(-(options.num_users or 1) // (options.processes or 1)))
         if settings.churn is not None:
             load_plan(settings.churn)
         if settings.target is not None:
             load_target(settings.target)
-        if (
-            settings.run_dir is not None
-            and settings.run_dir.exists()
-            and (not settings.run_dir.is_dir() or any(settings.run_dir.iterdir()))
-        ):
-            raise ValueError(f"--run-dir: {settings.run_dir} exists and is not empty: give another one")
+        if not settings.no_run_dir:
+            check_run_dir(settings.run_dir or default_run_dir("new", datetime.now(UTC)))
         self._reach(settings)
 
     def _reach(self, settings: Settings) -> tuple[Any, dict[str, str]]:

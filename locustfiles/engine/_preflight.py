@@ -2,9 +2,11 @@
 enough descriptors.
 """
 
+import os
 import resource
 import socket
 import ssl
+from pathlib import Path
 from typing import Final
 
 from gevent.monkey import get_original
@@ -106,3 +108,15 @@ def check_descriptors(connections: int) -> None:
             f"-u: {connections} connections need {needed} open files, the limit here is {soft} and {hard} at most: "
             f"raise it with 'ulimit -n {needed}', or spread the load over more processes with --processes"
         )
+
+
+def check_run_dir(path: Path) -> None:
+    """A run directory must be new, in a place where it can be made. Raises ValueError with one line."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ValueError(f"--run-dir: {path} exists and is not empty: give another one")
+    parent = path.absolute()
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        reason = "cannot be written to" if parent.is_dir() else "is no folder"
+        raise ValueError(f"--run-dir: {path} cannot be made, because {parent} {reason}: give another one")

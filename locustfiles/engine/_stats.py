@@ -34,8 +34,6 @@ class LocustStats:
         self._method, self._name = method, name
         self._tables: deque[NDArray[np.float64]] = deque()
         self.take: Callable[[NDArray[np.float64]], None] = self._tables.append
-        # Each runner registers one listener of its own, which feeds the statistics; a worker or master no other.
-        self._own_listeners = len(environment.events.request._handlers)
         self._told = False
 
     def pump_out(self) -> None:
@@ -47,7 +45,7 @@ class LocustStats:
         kinds = table[:, 4].astype(np.int64)
         table = table[~self._kinds.are_repeats()[kinds]]
         kinds = table[:, 4].astype(np.int64)
-        others = len(self._environment.events.request._handlers) > self._own_listeners
+        others = any(map(_is_foreign, self._environment.events.request._handlers))
         if others and not self._told:
             self._told = True
             logger.info(
@@ -77,6 +75,11 @@ class LocustStats:
         size = int(table[:, 5].sum())
         for entry in (stats.total, stats.entries[(self._name, self._method)]):
             _log(entry, milliseconds, size)
+
+
+def _is_foreign(listener: Callable[..., object]) -> bool:
+    """Whether somebody but Locust's runner, which only feeds the statistics, listens to requests."""
+    return not (getattr(listener, "__module__", None) or "").startswith("locust.")
 
 
 def _is_good(kind: Kind) -> bool:

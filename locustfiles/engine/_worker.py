@@ -176,6 +176,11 @@ class WorkerSide:
 
     def _count_when_open(self, data: dict[str, Any]) -> None:
         load, until_s = self._load, clock() + OPEN_LIMIT_S
+        try:
+            check_descriptors(self._runner.user_count)  # at once: connections that cannot open would be waited for
+        except ValueError as error:
+            self._runner.send_message(messages.COUNTED, {**data, "live": 0, "open": 0, "error": str(error)})
+            return
         while load is not None and load is self._load and clock() < until_s:
             live = len(load.pump.live())
             if live == self._runner.user_count and load.pump.open_count() == live:
@@ -183,17 +188,12 @@ class WorkerSide:
             gevent.sleep(0.02)
         if load is None or load is not self._load:
             return
-        live, error = len(load.pump.live()), None
-        try:
-            check_descriptors(live)
-        except ValueError as too_few:
-            error = str(too_few)
         if not load.begun:
             # What the ramp made lives as long as the run: the collector need not look at it again.
             gc.collect()
             gc.freeze()
-        counted = {**data, "live": live, "open": load.pump.open_count(), "error": error}
-        self._runner.send_message(messages.COUNTED, counted)
+        counted = {"live": len(load.pump.live()), "open": load.pump.open_count(), "error": None}
+        self._runner.send_message(messages.COUNTED, {**data, **counted})
 
     def _on_epoch(self, data: dict[str, Any]) -> None:
         load = self._load

@@ -5,6 +5,7 @@ own.
 patched by gevent, so threads there would be none; here they are.
 """
 
+import itertools
 import json
 import socket
 import ssl
@@ -147,7 +148,7 @@ def answers_early(connection: socket.socket, number: int) -> None:
     time.sleep(0.5)
 
 
-def closes_at_once(connection: socket.socket, number: int) -> None:
+def closes_in_the_handshake(connection: socket.socket, number: int) -> None:
     del number
     connection.recv(65_536)
 
@@ -183,44 +184,67 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "slow_first": slow_first,
     "drains_slowly": drains_slowly,
     "answers_early": answers_early,
+    "closes_in_the_handshake": closes_in_the_handshake,
     "resets_3": resets_at_first(3),
 }
-OVER_TLS = ("keep_alive", "close_each", "http10", "truncated", "closes_idle", "reset", "eof_reused", "chunked_bytewise")
+# Name of a port with TLS: what it does, and whether it says goodbye (close_notify) before it closes.
+OVER_TLS = {
+    "tls_keep_alive": ("keep_alive", False),
+    "tls_close_each": ("close_each", False),
+    "tls_http10": ("http10", True),
+    "tls_http10_without_goodbye": ("http10", False),
+    "tls_truncated": ("truncated", False),
+    "tls_closes_idle": ("closes_idle", True),
+    "tls_closes_idle_without_goodbye": ("closes_idle", False),
+    "tls_reset": ("reset", False),
+    "tls_eof_reused": ("eof_reused", True),
+    "tls_chunked_bytewise": ("chunked_bytewise", False),
+    "tls_drains_slowly": ("drains_slowly", False),
+}
 
 
-def serve_port(listener: socket.socket, behaviour: Behaviour, context: ssl.SSLContext | None) -> None:
-    number = 0
-    while True:
-        connection, _ = listener.accept()
-        threading.Thread(target=serve, args=(connection, behaviour, number, context), daemon=True).start()
-        number += 1
-
-
-def serve(plain: socket.socket, behaviour: Behaviour, number: int, context: ssl.SSLContext | None) -> None:
-    # The peer may go away at any moment: that is what half of the tests are about.
-    with suppress(OSError), plain:
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if context is None:
+def plainly(behaviour: Behaviour) -> Behaviour:
+    def serve(plain: socket.socket, number: int) -> None:
+        with plain:
             behaviour(plain, number)
-        else:
-            with context.wrap_socket(plain, server_side=True) as secured:
-                behaviour(secured, number)
+
+    return serve
+
+
+def secured(behaviour: Behaviour, context: ssl.SSLContext, *, goodbye: bool) -> Behaviour:
+    def serve(plain: socket.socket, number: int) -> None:
+        with plain, context.wrap_socket(plain, server_side=True) as connection:
+            behaviour(connection, number)
+            if goodbye:
+                connection.settimeout(0.1)
+                connection.unwrap()
+
+    return serve
+
+
+def serve_port(listener: socket.socket, behaviour: Behaviour) -> None:
+    for number in itertools.count():
+        connection, _ = listener.accept()
+        threading.Thread(target=serve, args=(connection, behaviour, number), daemon=True).start()
+
+
+def serve(connection: socket.socket, behaviour: Behaviour, number: int) -> None:
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with suppress(OSError):  # the peer may go away at any moment: that is what half of the tests are about
+        behaviour(connection, number)
 
 
 def main() -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(sys.argv[1])
+    services = {name: plainly(behaviour) for name, behaviour in BEHAVIOURS.items()}
+    for name, (behaviour, goodbye) in OVER_TLS.items():
+        services[name] = secured(BEHAVIOURS[behaviour], context, goodbye=goodbye)
     ports: dict[str, int] = {}
-    services: list[tuple[str, Behaviour, ssl.SSLContext | None]] = [
-        *((name, behaviour, None) for name, behaviour in BEHAVIOURS.items()),
-        *((f"tls_{name}", BEHAVIOURS[name], context) for name in OVER_TLS),
-        ("tls_closes_at_once", closes_at_once, None),
-        ("tls_silent", silent, None),
-    ]
-    for name, behaviour, secured in services:
+    for name, service in services.items():
         listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         ports[name] = listener.getsockname()[1]
-        threading.Thread(target=serve_port, args=(listener, behaviour, secured), daemon=True).start()
+        threading.Thread(target=serve_port, args=(listener, service), daemon=True).start()
     sys.stdout.write(json.dumps(ports) + "\n")
     sys.stdout.flush()
     sys.stdin.read()
