@@ -5,7 +5,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from gevent.threadpool import ThreadPool
+import gevent
+from gevent.monkey import get_original
 
 from analysis.rundir import RunDirError, RunWriter
 
@@ -15,55 +16,68 @@ Write = tuple[Callable[..., None], tuple[Any, ...]]
 
 # While the thread computes, the loop gets the interpreter back this soon; Python's own 5 ms would show as late slots.
 _SWITCH_S: Final = 0.0002
+_POLL_S: Final = 0.002
 
 
 class Filing:
-    """Queues writes in order.
+    """Queues writes in order. `submit` neither blocks nor lets another greenlet run: whoever is killed loses no write.
 
-    The first failure is kept in `error` (the run is invalid from then on) and ends all writing.
+    The first failure is kept in `error` (the run is invalid from then on) and ends all writing but the last manifest.
     """
 
     def __init__(self, writer: RunWriter) -> None:
         self.writer = writer
         self.error: str | None = None
-        self._pool = ThreadPool(1)
         self._switch_s = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_S)
+        self._submitted = self._done = 0
+        # gevent's own thread pool will not do: its spawn waits while the thread is busy, and a greenlet that is killed
+        # there loses what it came with.
+        self._queue: Any = get_original("queue", "SimpleQueue")()
+        get_original("_thread", "start_new_thread")(self._work, ())
 
     def submit(self, writes: list[Write]) -> None:
         """Write these in this order, and bring them to the file system."""
-        if writes and self.error is None:
-            self._pool.spawn(self._write, writes)
+        if writes:
+            self._put(writes)
 
     def wait(self) -> None:
-        """Return when everything queued so far is written."""
-        self._pool.join()
+        """Return when everything submitted so far is written."""
+        until = self._submitted
+        while self._done < until:
+            gevent.sleep(_POLL_S)
 
     def close(self, manifest: dict[str, Any]) -> None:
         """Write what is queued, close the files, and write the manifest, also where all other writing has failed.
 
         The verdict on a run matters most when something went wrong with it.
         """
-        self._pool.spawn(self._close, manifest)
-        self._pool.join()
-        self._pool.kill()
+        self._put(manifest)
+        self.wait()
         sys.setswitchinterval(self._switch_s)
 
-    def _close(self, manifest: dict[str, Any]) -> None:
-        for last, arguments in ((self.writer.manifest, (manifest,)), (self.writer.close, ())):
-            try:
-                last(*arguments)
-            except Exception as error:  # noqa: BLE001  # as in _write
-                self._failed(error)
+    def _put(self, work: list[Write] | dict[str, Any]) -> None:
+        self._submitted += 1
+        self._queue.put(work)
 
-    def _write(self, writes: list[Write]) -> None:
-        if self.error is not None:
-            return
+    def _work(self) -> None:
+        """The thread: a list of writes at a time, until the last manifest comes."""
+        closing = False
+        while not closing:
+            work = self._queue.get()
+            closing = isinstance(work, dict)
+            if isinstance(work, dict):
+                self._attempt([(self.writer.manifest, (work,))])
+                self._attempt([(self.writer.close, ())])
+            elif self.error is None:
+                self._attempt([*work, (self.writer.flush, ())])
+            self._done += 1
+
+    def _attempt(self, writes: list[Write]) -> None:
         try:
             for write, arguments in writes:
                 write(*arguments)
-            self.writer.flush()
-        except Exception as error:  # noqa: BLE001  # whatever it is, it must invalidate the run instead of ending a thread unseen
+        except Exception as error:  # noqa: BLE001  # whatever it is, it must invalidate the run, not end a thread unseen
             self._failed(error)
 
     def _failed(self, error: Exception) -> None:
