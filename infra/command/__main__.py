@@ -1,0 +1,5 @@
+"""`python -m infra.command` is `ingress-swarm`."""
+
+from infra.command.main import main
+
+main()
