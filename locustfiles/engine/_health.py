@@ -54,7 +54,7 @@ def invalid_reasons(evidence: Evidence) -> list[str]:
     )
     if worst[0] > LATE_OWN_SHARE_IN_A_SECOND:
         reasons.append(
-            f"in second {worst[1]} {worst[0]:.0%} of slots were sent over 1 ms late by our own fault (allowed 10 %): "
+            f"in second {worst[1]}: {worst[0]:.0%} of slots were sent over 1 ms late by our own fault (allowed 10 %): "
             "keep other work off the worker's core"
         )
     if evidence.local_outcomes:
