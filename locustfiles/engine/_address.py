@@ -75,6 +75,8 @@ def parse_resolve(text: str) -> Resolve:
     address = match[3].strip("[]")
     if not _is_address(address):
         raise ValueError(f"--resolve: given {text!r}, {address!r} is no IP address")
+    if not 1 <= int(match[2]) <= 65_535:
+        raise ValueError(f"--resolve: given {text!r}, allowed ports 1 to 65535")
     return Resolve(match[1].lower(), int(match[2]), address)
 
 

@@ -38,6 +38,7 @@ class Collector:
         self.due = 0
         self.ended_by_worker: Counter[str] = Counter()
         self.due_by_worker: Counter[str] = Counter()
+        self.due_told: dict[str, Counter[int]] = defaultdict(Counter)  # by worker and second
         self.failing: dict[int, list[int]] = defaultdict(lambda: [0, 0])
 
     def add(self, worker: str, report: Mapping[str, Any]) -> None:
@@ -50,6 +51,7 @@ class Collector:
                 slots[place] += count
             self.due += counts[0]
             self.due_by_worker[worker] += counts[0]
+            self.due_told[worker][second] += counts[0]
             self.late_own[second][0] += counts[0]
             self.late_own[second][1] += counts[2]
         self._come_to[worker] = max(self._come_to.get(worker, 0), report["complete"])

@@ -32,6 +32,7 @@ def install() -> None:
     if hasattr(events, "churn"):
         return
     events.churn = EventHook()  # type: ignore[attr-defined]
+    events.swarm_pid = os.getpid()  # type: ignore[attr-defined]  # of the parent, where --processes forks workers later
     events.init_command_line_parser.add_listener(_add_options)
     events.init.add_listener(_join)
 
@@ -56,8 +57,8 @@ def _join(
         _pin(environment, runner)
     if not isinstance(runner, WorkerRunner):
         master = MasterSide(environment, runner)
-    elif environment.parsed_options is not None and environment.parsed_options.processes:
-        gevent.spawn(_end_with_parent, os.getppid())
+    elif events.swarm_pid != os.getpid():  # type: ignore[attr-defined]
+        gevent.spawn(_end_with_parent, events.swarm_pid)  # type: ignore[attr-defined]
     _Signals(environment, runner, web_ui, worker).install()
     if master is not None:
         master.check_start()

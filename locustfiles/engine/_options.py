@@ -90,6 +90,7 @@ class Settings:
     def read(cls, options: Namespace, host: str | None) -> "Settings":
         """Check everything that was given. Raises ValueError with one line."""
         timeout = _text(options.timeout)
+        timeout_s = None if timeout == "none" else _of("--timeout", parse_duration_s, timeout)
         duration = _text(options.duration)
         settings = cls(
             host=parse_host(host),
@@ -97,7 +98,7 @@ class Settings:
             path=_text(options.path),
             method=_text(options.method).upper(),
             headers=tuple(parse_header(entry) for entry in _list(options.header)),
-            timeout_s=None if timeout == "none" or options.wrk2 else _of("--timeout", parse_duration_s, timeout),
+            timeout_s=None if options.wrk2 else timeout_s,
             insecure=bool(options.insecure),
             ca_pem=_read_file("--ca", options.ca),
             resolves=tuple(parse_resolve(entry) for entry in _list(options.resolve)),

@@ -18,6 +18,7 @@ BODY_LIMIT: Final = 1 << 30
 
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: [^\x00-\x08\x0a-\x1f\x7f]*)?\Z")
 _FIELD: Final = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)\Z")
+_BARE_LF: Final = re.compile(rb"(?<!\r)\n")
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}\Z")
 _CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\x00-\x08\x0a-\x1f\x7f]*)?\Z")
 
@@ -96,7 +97,8 @@ def _framing(status: int, minor: bytes, fields: dict[bytes, bytes], *, head_requ
     if head_request or status < 200 or status in (204, 304):
         return Framing.LENGTH, 0
     if coding is not None:
-        if coding.rsplit(b",", 1)[-1].strip().lower() != b"chunked":
+        codings = [part.strip() for part in coding.lower().split(b",")]
+        if codings[-1] != b"chunked" or codings.count(b"chunked") > 1:
             raise BadReplyError("transfer_encoding")
         return Framing.CHUNKED, 0
     if given is None:
@@ -156,20 +158,21 @@ class ReplyReader:
 
     def feed(self, data: bytes) -> Reply | None:
         """Take the next bytes; returns the reply once it is whole, else None. Raises BadReplyError."""
-        rest: bytes | None = self._pending + data
-        self._pending = b""
-        while rest is not None:
+        seen = len(self._pending)
+        data, self._pending = self._pending + data, b""
+        place: int | None = 0
+        while place is not None:
             if self._at is _At.DONE:
-                return self._whole(len(rest))
+                return self._whole(len(data) - place)
             if self._at is _At.HEAD:
-                rest = self._read_head(rest)
+                place = self._read_head(data, place, max(place, seen - 3))
             elif self._at is _At.BODY:
-                rest = self._read_body(rest)
+                place = self._read_body(data, place)
             elif self._at is _At.UNTIL_CLOSE:
-                self._count(len(rest))
+                self._count(len(data) - place)
                 return None
             else:
-                rest = self._read_line(rest)
+                place = self._read_line(data, place)
         return None
 
     def end_of_file(self) -> Reply | None:
@@ -185,48 +188,51 @@ class ReplyReader:
         if self._body_bytes > BODY_LIMIT:
             raise BadReplyError("body_limit")
 
-    def _read_head(self, data: bytes) -> bytes | None:
-        end = data.find(b"\r\n\r\n")
-        if end > HEAD_LIMIT or (end < 0 and len(data) > HEAD_LIMIT + 3):  # part of the blank line may be there
+    # Each of these reads one part from `place` on; it returns the place behind it, or None if more bytes are needed.
+
+    def _read_head(self, data: bytes, place: int, look_from: int) -> int | None:
+        end = data.find(b"\r\n\r\n", look_from)
+        size = len(data) - place
+        # Part of the blank line may be there already.
+        if end - place > HEAD_LIMIT or (end < 0 and size > HEAD_LIMIT + 3):
             raise BadReplyError("head_limit")
         if end < 0:
-            if not b"HTTP/1.".startswith(data[:7]):
-                raise BadReplyError(
-                    "status_line"
-                )  # said at once: a peer that speaks something else may never send a blank line
-            self._pending = data
+            # Said at once: a peer that speaks something else may never send a blank line.
+            if not b"HTTP/1.".startswith(data[place : place + 7]):
+                raise BadReplyError("status_line")
+            if _BARE_LF.search(data, look_from):
+                raise BadReplyError("header")
+            self._pending = data[place:]
             return None
-        head = parse_head(data[:end], head_request=self._head_request)
+        head = parse_head(data[place:end], head_request=self._head_request)
         if head.status < 200:
             self._interims += 1
             if head.status == 101 or self._interims > INTERIM_LIMIT:
                 raise BadReplyError("interim")
         else:
             self._head, self._left = head, head.length
-            self._at = {Framing.LENGTH: _At.BODY, Framing.CHUNKED: _At.CHUNK_SIZE, Framing.CLOSE: _At.UNTIL_CLOSE}[
-                head.framing
-            ]
-        return data[end + 4 :]
+            self._at = _AFTER_HEAD[head.framing]
+        return end + 4
 
-    def _read_body(self, data: bytes) -> bytes | None:
-        taken = min(self._left, len(data))
+    def _read_body(self, data: bytes, place: int) -> int | None:
+        taken = min(self._left, len(data) - place)
         self._left -= taken
         self._count(taken)
         if self._left:
             return None
         assert self._head is not None
         self._at = _At.CHUNK_END if self._head.framing is Framing.CHUNKED else _At.DONE
-        return data[taken:]
+        return place + taken
 
-    def _read_line(self, data: bytes) -> bytes | None:
+    def _read_line(self, data: bytes, place: int) -> int | None:
         """One line of the chunked framing: a size, the end of a chunk, or a trailer field."""
-        end = data.find(b"\r\n")
-        if end > LINE_LIMIT or (end < 0 and len(data) > LINE_LIMIT + 1):
+        end = data.find(b"\r\n", place)
+        if end - place > LINE_LIMIT or (end < 0 and len(data) - place > LINE_LIMIT + 1):
             raise BadReplyError("chunk")
         if end < 0:
-            self._pending = data
+            self._pending = data[place:]
             return None
-        line = data[:end]
+        line = data[place:end]
         if self._at is _At.CHUNK_SIZE:
             match = _CHUNK_SIZE.match(line)
             if match is None:
@@ -243,4 +249,11 @@ class ReplyReader:
                 raise BadReplyError("trailer")
         else:
             self._at = _At.DONE
-        return data[end + 2 :]
+        return end + 2
+
+
+_AFTER_HEAD: Final = {
+    Framing.LENGTH: _At.BODY,
+    Framing.CHUNKED: _At.CHUNK_SIZE,
+    Framing.CLOSE: _At.UNTIL_CLOSE,
+}

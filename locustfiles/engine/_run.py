@@ -125,7 +125,7 @@ class Run:
             "test": self._number,
             "request": settings.request(),
             "method": settings.method,
-            "name": settings.name,
+            "path": settings.path.split("?")[0],
             "addresses": [(family, target[0], target[1]) for family, target in self._addresses],
             "tls": settings.host.tls,
             "server_name": settings.host.name,
@@ -297,9 +297,11 @@ class Run:
 
     def _write_off(self, worker: Worker, t0_s: float, end_s: float) -> None:
         """A lost worker's slots: what it did not report is due all the same, and unsent as far as anybody knows."""
-        seconds = range(self._collector.come_to(worker.id), int(end_s - t0_s) + 1)
-        due = {second: worker.due_between(t0_s + second, min(end_s, t0_s + second + 1)) for second in seconds}
-        due = {second: count for second, count in due.items() if count}
+        told = self._collector.due_told[worker.id]
+        # The last second that it told of may be told in part only: it may have ended in the middle of it.
+        seconds = range(max(0, self._collector.come_to(worker.id) - 1), int(end_s - t0_s) + 1)
+        fallen = {second: worker.due_between(t0_s + second, min(end_s, t0_s + second + 1)) for second in seconds}
+        due = {second: count - told[second] for second, count in fallen.items() if count > told[second]}
         now_s = clock()
         # Their intended starts are known to the second, so their ages are told to half a second.
         ages_us = [

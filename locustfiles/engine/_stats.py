@@ -28,10 +28,10 @@ class LocustStats:
     Locust's.
     """
 
-    def __init__(self, environment: Environment, kinds: Kinds, method: str, name: str) -> None:
+    def __init__(self, environment: Environment, kinds: Kinds, method: str, path: str) -> None:
         self._environment = environment
         self._kinds = kinds
-        self._method, self._name = method, name
+        self._method, self._name = method, path
         self._tables: deque[NDArray[np.float64]] = deque()
         self.take: Callable[[NDArray[np.float64]], None] = self._tables.append
         self._told = False
@@ -102,6 +102,6 @@ def _log(entry: StatsEntry, milliseconds: NDArray[np.float64], size: int) -> Non
     low, high = float(rest.min()), float(rest.max())
     entry.min_response_time = low if entry.min_response_time is None else min(entry.min_response_time, low)  # type: ignore[assignment]
     entry.max_response_time = max(entry.max_response_time, high)  # type: ignore[assignment]
-    values, counts = np.unique(np.rint(rest), return_counts=True)
+    values, counts = np.unique(np.rint(rest * 10) / 10, return_counts=True)
     for value, number in zip(values.tolist(), counts.tolist(), strict=True):
         entry.response_times[bucket_response_time(value)] += number

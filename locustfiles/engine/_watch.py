@@ -76,8 +76,16 @@ class Watcher:
 
     def end(self, change: int, until_s: float) -> None:
         """Replies from `until_s` on say nothing about the change: another one was asked for."""
-        if change in self._watches:
-            self._watches[change].until_s = until_s
+        if change not in self._watches:
+            return
+        watch = self._watches[change]
+        watch.until_s = until_s
+        # The news comes a moment late: what was taken in meanwhile is taken out again.
+        watch.first_new_s = [_FAR_FUTURE if first_s >= until_s else first_s for first_s in watch.first_new_s]
+        if watch.last_old_s >= until_s:
+            watch.last_old_s = -math.inf
+            for numbers, ends_s in self._recent:
+                watch.see(self._kinds, numbers, ends_s)
 
     def see(self, numbers: NDArray[np.int64], ends_s: NDArray[np.float64]) -> None:
         """Take in a batch of ended slots."""

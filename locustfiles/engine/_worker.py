@@ -43,7 +43,7 @@ class _Load:
         self.number: int = setup["test"]
         self.kinds = Kinds()
         request: bytes = setup["request"]
-        self.stats = LocustStats(environment, self.kinds, setup["method"], setup["name"])
+        self.stats = LocustStats(environment, self.kinds, setup["method"], setup["path"])
         self.recorder = Recorder(self.kinds, len(request), self.stats.take)
         self.traffic = Traffic(
             request=request,

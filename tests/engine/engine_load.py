@@ -65,9 +65,7 @@ class Load:
         self.recorder = Recorder(self.kinds, len(request), self._tables.append)
         addresses = tuple((int(socket.AF_INET), ("127.0.0.1", port)) for port in ports)
         self.pump = Pump(
-            Traffic(
-                request, request.startswith(b"HEAD"), addresses, tls, server_name, timeout_s, wrk2, expect_bytes
-            ),
+            Traffic(request, request.startswith(b"HEAD"), addresses, tls, server_name, timeout_s, wrk2, expect_bytes),
             self.recorder,
         )
         self._loop = gevent.spawn(self.pump.run)
@@ -102,7 +100,10 @@ class Load:
         """End what is left, close everything, and add up. Fails if a slot has no end, or two."""
         self.pump.censor()
         self.recorder.fold()
-        due = {second: self.pump.due_between(self.recorder.t0_s + second, self.recorder.t0_s + second + 1) for second in range(60)}
+        due = {
+            second: self.pump.due_between(self.recorder.t0_s + second, self.recorder.t0_s + second + 1)
+            for second in range(60)
+        }
         report: dict[str, Any] = {**self.recorder.take(None, due), "complete": 60}
         self.pump.close()
         self._loop.get(timeout=5)
@@ -118,7 +119,10 @@ class Load:
                 bytes_in += received
             connections = [sum(pair) for pair in zip(connections, entry["connections"], strict=True)]
             if "censored" in entry["metrics"]:
-                indices, counts = (np.frombuffer(part, kind) for part, kind in zip(entry["metrics"]["censored"], ("<i4", "<i8"), strict=True))
+                indices, counts = (
+                    np.frombuffer(part, kind)
+                    for part, kind in zip(entry["metrics"]["censored"], ("<i4", "<i8"), strict=True)
+                )
                 censored_us += np.repeat(hdr_value(indices), counts).tolist()
         rows = np.concatenate([np.zeros((0, 6)), *self._tables])
         final = rows[~self.kinds.are_repeats()[rows[:, 4].astype(np.int64)]] if len(rows) else rows

@@ -86,6 +86,16 @@ def resets_at_first(times: int) -> Behaviour:
     return serve
 
 
+def then(first: bytes, *pieces: bytes) -> Behaviour:
+    """The first reply in one piece, the others in these."""
+
+    def serve(connection: socket.socket, number: int) -> None:
+        replies(first, times=1)(connection, number)
+        replies(*pieces, pause_s=0.002)(connection, number)
+
+    return serve
+
+
 def statuses(connection: socket.socket, number: int) -> None:
     del number
     for status in (301, 404, 503, 200, 204):
@@ -104,14 +114,14 @@ def closes_idle(connection: socket.socket, number: int) -> None:
     del number
     if requests(connection):
         connection.sendall(WHOLE)
-        time.sleep(0.03)
+        time.sleep(0.01)
 
 
 def speaks_unasked(connection: socket.socket, number: int) -> None:
     del number
     if requests(connection):
         connection.sendall(WHOLE)
-        time.sleep(0.03)
+        time.sleep(0.01)
         connection.sendall(WHOLE)
         connection.recv(1)
 
@@ -119,7 +129,7 @@ def speaks_unasked(connection: socket.socket, number: int) -> None:
 def slow_first(connection: socket.socket, number: int) -> None:
     """One long wait, so that slots pile up behind it; then as fast as can be."""
     if requests(connection):
-        time.sleep(0.2)
+        time.sleep(0.1)
         connection.sendall(WHOLE)
         replies(WHOLE)(connection, number)
 
@@ -127,10 +137,9 @@ def slow_first(connection: socket.socket, number: int) -> None:
 def drains_slowly(connection: socket.socket, number: int) -> None:
     """Take in a request of many megabytes, slowly at first."""
     del number
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8_192)
     tail = b""
     while True:
-        time.sleep(0.0005)
+        time.sleep(0.001)
         more = connection.recv(1 << 18)
         if not more:
             return
@@ -179,8 +188,10 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "drip": replies(*bytewise(HEAD + b"\r\n"), BODY, pause_s=0.0005),
     "head": replies(HEAD + b"\r\n"),
     "no_content": replies(b"HTTP/1.1 204 No Content\r\n\r\n"),
+    "whole_then_split": then(WHOLE, WHOLE[:120], WHOLE[120:]),
+    "whole_then_excess": then(WHOLE, WHOLE + b"x"),
     "statuses": statuses,
-    "slow": replies(b"", WHOLE, pause_s=0.05),
+    "slow": replies(b"", WHOLE, pause_s=0.015),
     "slow_first": slow_first,
     "drains_slowly": drains_slowly,
     "answers_early": answers_early,

@@ -56,7 +56,7 @@ def test_a_host_is_read(text: str, host: Host) -> None:
     ],
 )
 def test_what_is_no_host_is_refused_in_one_line(text: str | None, why: str) -> None:
-    with pytest.raises(ValueError, match="^--host: ") as caught:
+    with pytest.raises(ValueError, match=r"^--host: ") as caught:
         parse_host(text)
     assert type(caught.value) is ValueError
     message = str(caught.value)
@@ -80,11 +80,27 @@ def test_a_resolve_is_read(text: str, resolve: Resolve) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "shop.test", "shop.test:443", "shop.test:443:", "shop.test:x:10.0.0.7", ":443:10.0.0.7", "shop.test:443:other"]
-    + ["shop.test:443:10.0.0.256", "shop.test:443:10.0.0", "shop.test:443:::::", "sh op:443:10.0.0.7", "a:1:1.2.3.4\n"],
+    [
+        *(
+            "",
+            "shop.test",
+            "shop.test:443",
+            "shop.test:443:",
+            "shop.test:x:10.0.0.7",
+            ":443:10.0.0.7",
+            "shop.test:443:other",
+        ),
+        *(
+            "shop.test:443:10.0.0.256",
+            "shop.test:443:10.0.0",
+            "shop.test:443:::::",
+            "sh op:443:10.0.0.7",
+            "a:1:1.2.3.4\n",
+        ),
+    ],
 )
 def test_what_is_no_resolve_is_refused_in_one_line(text: str) -> None:
-    with pytest.raises(ValueError, match="^--resolve: given ") as caught:
+    with pytest.raises(ValueError, match=r"^--resolve: given ") as caught:
         parse_resolve(text)
     assert "\n" not in str(caught.value)
 
@@ -128,8 +144,10 @@ def goes_to(*addresses: str) -> list[tuple[int, tuple[str, int]]]:
 
 @pytest.mark.parametrize(
     "address",
-    ["127.0.0.1", "127.9.9.9", "10.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.1.1", "169.254.1.1"]
-    + ["100.64.0.0", "100.127.255.255", "::1", "fd00::7", "fe80::1", "fe80::1%eth0", "::ffff:10.0.0.1"],
+    [
+        *("127.0.0.1", "127.9.9.9", "10.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.1.1", "169.254.1.1"),
+        *("100.64.0.0", "100.127.255.255", "::1", "fd00::7", "fe80::1", "fe80::1%eth0", "::ffff:10.0.0.1"),
+    ],
 )
 def test_what_is_inside_may_be_loaded(address: str) -> None:
     assert may_be_loaded(HOST, goes_to(address), [])
@@ -137,8 +155,10 @@ def test_what_is_inside_may_be_loaded(address: str) -> None:
 
 @pytest.mark.parametrize(
     "address",
-    ["8.8.8.8", "172.15.255.255", "172.32.0.0", "100.63.255.255", "100.128.0.0", "193.0.0.1", "11.0.0.1"]
-    + ["2606:4700::1111", "2a00:1450::1", "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::1"],
+    [
+        *("8.8.8.8", "172.15.255.255", "172.32.0.0", "100.63.255.255", "100.128.0.0", "193.0.0.1", "11.0.0.1"),
+        *("2606:4700::1111", "2a00:1450::1", "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::1"),
+    ],
 )
 def test_what_is_outside_may_not(address: str) -> None:
     assert not may_be_loaded(HOST, goes_to(address), [])

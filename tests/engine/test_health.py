@@ -5,7 +5,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from locustfiles.engine._health import (
@@ -21,7 +21,7 @@ from locustfiles.engine._health import (
     warnings,
 )
 
-FINE = Evidence(late_own={second: (1000, 0) for second in range(10)})
+FINE = Evidence(late_own=dict.fromkeys(range(10), (1000, 0)))
 
 
 def test_nothing_wrong_nothing_said() -> None:
@@ -38,11 +38,11 @@ def test_nothing_wrong_nothing_said() -> None:
         ({0: (5_000, 100), 1: (5_000, 0)}, []),
         ({0: (5_000, 100), 1: (5_000, 1)}, ["1.0% of slots"]),
         ({0: (10, 1), 1: (990, 0)}, []),  # 10 % of a second exactly
-        ({0: (10, 2), 1: (990, 0)}, ["in second 0 20% of slots"]),
+        ({0: (10, 2), 1: (990, 0)}, ["in second 0: 20% of slots"]),
         ({0: (1_000, 100), 7: (99_000, 0)}, []),
-        ({0: (1_000, 0), 7: (1_000, 101), 8: (99_000, 0)}, ["in second 7 10% of slots"]),
+        ({0: (1_000, 0), 7: (1_000, 101), 8: (99_000, 0)}, ["in second 7: 10% of slots"]),
         ({0: (9, 9), 1: (9_991, 0)}, []),  # too few to judge a second by
-        ({3: (100, 20), 4: (100, 50)}, ["35.0% of slots", "in second 4 50% of slots"]),
+        ({3: (100, 20), 4: (100, 50)}, ["35.0% of slots", "in second 4: 50% of slots"]),
         ({0: (0, 0)}, []),
     ],
 )
@@ -53,6 +53,7 @@ def test_lateness_of_our_own(late_own: dict[int, tuple[int, int]], reasons: list
         assert text.startswith(start)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 10**7), st.integers(0, 10**6))
 def test_the_share_is_exact_whatever_the_numbers(due: int, late: int) -> None:
     late = min(late, due)

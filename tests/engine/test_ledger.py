@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from locustfiles.engine._connection import Connection
@@ -248,6 +248,7 @@ steps = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(steps)
 def test_every_slot_is_taken_once_and_in_order_whatever_comes_between(todo: list[tuple[object, ...]]) -> None:
     run = Run()
@@ -260,6 +261,7 @@ def test_every_slot_is_taken_once_and_in_order_whatever_comes_between(todo: list
     run.check()
 
 
+@settings(deadline=None)
 @given(st.integers(1, 5), st.sampled_from([0.1, 3.0, 997.3]), st.integers(1, 60))
 def test_what_falls_due_is_what_the_epoch_says(count: int, rate_per_s: float, slots: int) -> None:
     ledger, mine = Ledger(), connections(count)

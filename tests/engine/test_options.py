@@ -27,7 +27,7 @@ def options(*arguments: str, **replaced: Any) -> Namespace:
     """What Locust's parser makes of arguments; `replaced`: what a web form may pass instead."""
     parser = get_empty_argument_parser(add_help=False)
     add_options(parser)
-    parsed = parser.parse_args(list(arguments))
+    parsed: Namespace = parser.parse_args(list(arguments))
     for name, value in replaced.items():
         assert hasattr(parsed, name)
         setattr(parsed, name, value)
@@ -111,8 +111,16 @@ def test_the_environment_gives_the_same_options(monkeypatch: pytest.MonkeyPatch)
 def test_what_a_web_form_passes_is_understood() -> None:
     """Text with blanks, lines instead of lists, numbers, None."""
     settings = read(
-        **{"rate": " 2000 ", "header": "X-A: b\nX-C: d\n", "resolve": "", "timeout": " none ", "duration": None},
-        **{"warmup": "0s", "expect_bytes": 12, "max_rate": None, "abort_on": "", "i_may_load": None},
+        rate=" 2000 ",
+        header="X-A: b\nX-C: d\n",
+        resolve="",
+        timeout=" none ",
+        duration=None,
+        warmup="0s",
+        expect_bytes=12,
+        max_rate=None,
+        abort_on="",
+        i_may_load=None,
     )
     assert settings.rate_per_s == 2000.0
     assert settings.headers == (("X-A", "b"), ("X-C", "d"))

@@ -1,15 +1,16 @@
 """What is recorded, against a count by hand; and that no split into batches, seconds or workers changes a number."""
 
+import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from analysis.rundir import HDR_HIGHEST_US, RunWriter, hdr_index
 from locustfiles.engine._collector import Collector
@@ -115,9 +116,10 @@ class Totals:
 
 def pieces(given_rows: Sequence[Row], places: Sequence[int]) -> Iterator[Sequence[Row]]:
     edges = [0, *sorted({place for place in places if place < len(given_rows)}), len(given_rows)]
-    return (given_rows[start:end] for start, end in zip(edges, edges[1:], strict=False))
+    return (given_rows[start:end] for start, end in itertools.pairwise(edges))
 
 
+@settings(deadline=None, max_examples=50)
 @given(many_rows, st.lists(st.integers(0, 40), max_size=5), st.lists(st.integers(-1, 8), min_size=6, max_size=6))
 def test_any_split_into_batches_and_reports_gives_what_a_count_by_hand_does(
     given_rows: list[Row], places: list[int], takes: list[int]
@@ -250,7 +252,7 @@ def test_samples_over_the_range_are_clamped_and_counted_once_each() -> None:
 
 
 def test_each_folded_batch_is_passed_on() -> None:
-    passed = []
+    passed: list[NDArray[np.float64]] = []
     recorder = Recorder(Kinds(), REQUEST_SIZE, passed.append)
     recorder.kinds.number(KINDS[0])
     recorder.begin(T0_S)
@@ -294,6 +296,7 @@ def due_of(given_rows: Sequence[Row]) -> dict[int, int]:
     return dict(Counter(math.floor(row[0] - T0_S) for row in final))
 
 
+@settings(deadline=None, max_examples=40)
 @given(many_rows, st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), min_size=40, max_size=40), st.randoms())
 def test_split_over_workers_and_reports_and_merged_is_as_if_never_split(
     writer: RunWriter, given_rows: list[Row], parts: list[tuple[int, int]], random: Any
@@ -315,6 +318,7 @@ def test_split_over_workers_and_reports_and_merged_is_as_if_never_split(
     assert dict(merged.failing) == dict(whole.failing)
 
 
+@settings(deadline=None, max_examples=25)
 @given(many_rows)
 def test_the_accounts_are_those_of_a_count_by_hand(given_rows: list[Row]) -> None:
     collector = Collector("GET /")

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from locustfiles.engine._schedule import Epoch, deal
@@ -114,6 +114,7 @@ def test_deal(sizes: list[int], dealt: list[tuple[int, ...]]) -> None:
     assert deal(sizes) == dealt
 
 
+@settings(deadline=None, max_examples=50)
 @given(counts)
 def test_deal_is_a_partition_in_ascending_order(sizes: list[int]) -> None:
     dealt = deal(sizes)
@@ -122,6 +123,7 @@ def test_deal_is_a_partition_in_ascending_order(sizes: list[int]) -> None:
     assert all(list(numbers) == sorted(numbers) for numbers in dealt)
 
 
+@settings(deadline=None, max_examples=50)
 @given(counts)
 def test_deal_spreads_evenly(sizes: list[int]) -> None:
     """In every first part of a round each worker has its share, to within half a slot of each worker."""
@@ -133,6 +135,7 @@ def test_deal_spreads_evenly(sizes: list[int]) -> None:
             assert abs(mine - reach * share) <= 0.5 + workers * share / 2 + 1e-9
 
 
+@settings(deadline=None, max_examples=50)
 @given(counts, starts, rates)
 def test_all_workers_together_are_exactly_the_grid(sizes: list[int], t0_s: float, rate_per_s: float) -> None:
     total, turns = sum(sizes), 3
@@ -145,6 +148,7 @@ def test_all_workers_together_are_exactly_the_grid(sizes: list[int], t0_s: float
     assert sorted(due_s) == [t0_s + k / rate_per_s for k in range(turns * total)]
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.data(), epochs())
 def test_counting_equals_walking_and_adds_up(data: st.DataObject, epoch: Epoch) -> None:
     start_s, middle_s, end_s = sorted(data.draw(moments(epoch)) for _ in range(3))
@@ -154,6 +158,7 @@ def test_counting_equals_walking_and_adds_up(data: st.DataObject, epoch: Epoch) 
     )
 
 
+@settings(deadline=None, max_examples=50)
 @given(counts, starts, rates, st.integers(0, 10**8))
 def test_workers_counts_add_up_to_the_grid(sizes: list[int], t0_s: float, rate_per_s: float, slots: int) -> None:
     total = sum(sizes)

@@ -1,12 +1,13 @@
 """When a change took effect, seen from replies."""
 
+import itertools
 import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from locustfiles.engine._kinds import Kind, Kinds
@@ -135,13 +136,14 @@ def first_and_last(
     ]
 
 
+@settings(deadline=None, max_examples=50)
 @given(replies, st.lists(st.integers(1, 50), max_size=5))
 def test_batches_make_no_difference(seen: list[tuple[Kind, float]], places: list[int]) -> None:
     watcher = Watcher(known_kinds())
     new, old = marker("cors", "on"), marker("cors", "off")
     watcher.add(Watch(1, 100.0, [new], old, until_s=104.0))
     edges = [0, *sorted({place for place in places if place < len(seen)}), len(seen)]
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in itertools.pairwise(edges):
         see(watcher, *seen[start:end])
     ((_, (first,), last),) = watcher.findings(100.0, 104.0)
     assert [first, last] == first_and_last(seen, new, old)
