@@ -46,7 +46,7 @@ def invalid_reasons(evidence: Evidence) -> list[str]:
     if due and late > LATE_OWN_SHARE * due:
         reasons.append(
             f"{late / due:.1%} of slots were sent over 1 ms late by our own fault (allowed 1 %): "
-            "use more worker processes or cores, or a lower rate"
+            "use more worker processes or cores, a lower rate, or a machine with less other work"
         )
     worst = max(
         ((late / due, second) for second, (due, late) in evidence.late_own.items() if due >= JUDGED_SLOTS_IN_A_SECOND),

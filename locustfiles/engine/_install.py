@@ -1,5 +1,6 @@
 """Joins the engine to Locust: one visible call, made by each profile, that does its work once."""
 
+import functools
 import logging
 import os
 import signal
@@ -32,7 +33,9 @@ def install() -> None:
     if hasattr(events, "churn"):
         return
     events.churn = EventHook()  # type: ignore[attr-defined]
-    events.swarm_pid = os.getpid()  # type: ignore[attr-defined]  # of the parent, where --processes forks workers later
+    # Before anything else in a worker that --processes forks: one whose master is refused never comes to `_join`,
+    # because Locust has it try to connect for minutes.
+    os.register_at_fork(after_in_child=functools.partial(gevent.spawn, _end_with_parent, os.getpid()))
     events.init_command_line_parser.add_listener(_add_options)
     events.init.add_listener(_join)
 
@@ -57,8 +60,6 @@ def _join(
         _pin(environment, runner)
     if not isinstance(runner, WorkerRunner):
         master = MasterSide(environment, runner)
-    elif events.swarm_pid != os.getpid():  # type: ignore[attr-defined]
-        gevent.spawn(_end_with_parent, events.swarm_pid)  # type: ignore[attr-defined]
     _Signals(environment, runner, web_ui, worker).install()
     if master is not None:
         master.check_start()
