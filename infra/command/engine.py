@@ -37,6 +37,11 @@ class Load:
     i_may_load: tuple[str, ...] = ()
     max_rate_per_s: float | None = None
     abort_on: str | None = None
+    idle: str | None = None
+
+    def idle_on(self, cores: Cores | None) -> str:
+        """Return what the workers do between slots: with cores of their own they spin, which is far more punctual."""
+        return self.idle or ("sleep" if cores is None or cores.shared else "spin")
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,7 @@ def arguments(call: Call, folder: Path) -> list[str]:
         words += ["--max-rate", format_rate(load.max_rate_per_s)]
     if load.abort_on is not None:
         words += ["--abort-on", load.abort_on]
+    words += ["--idle", load.idle_on(call.cores)]
     if call.cores is not None:
         words += ["--worker-cpus", ",".join(map(str, call.cores.worker))]
     repeated = (("--header", scenario.options.headers), ("--resolve", load.resolve), ("--i-may-load", load.i_may_load))

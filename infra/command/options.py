@@ -124,6 +124,7 @@ def load_of(given: Mapping[str, Any]) -> Load:
         i_may_load=given["i_may_load"],
         max_rate_per_s=given["max_rate"],
         abort_on=given["abort_on"],
+        idle=given["idle"],
     )
 
 
@@ -157,6 +158,11 @@ def load_options(command: _Command) -> _Command:
         click.option("--processes", type=COUNT, help="Worker processes that make the load."),
         _load("--i-may-load", multiple=True, metavar="HOST", help="A host outside private networks that you may load."),
         _load("--max-rate", type=RATE, help="Refuse any rate above this."),
+        _load(
+            "--idle",
+            type=click.Choice(["sleep", "spin"]),
+            help="What a worker does between slots; default spin, which needs a core for itself.",
+        ),
         _load("--abort-on", metavar="RULE", help="End the run when this holds: 'errors > 50% for 10s'."),
     ]
     for option in reversed(options):

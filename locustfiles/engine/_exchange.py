@@ -24,7 +24,10 @@ WANT: Final = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError)
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What every connection does, prepared once before the load. `timeout_s` None: a reply may take for ever."""
+    """What every connection does, prepared once before the load.
+
+    `timeout_s` None: a reply may take for ever. `spins`: the loop looks for work without pause while slots are near.
+    """
 
     request: bytes
     head_request: bool
@@ -34,6 +37,7 @@ class Traffic:
     timeout_s: float | None = 60.0
     wrk2: bool = False
     expect_bytes: int | None = None
+    spins: bool = False
 
 
 class Exchange:
@@ -281,6 +285,7 @@ class Exchange:
     def _postpone(self, connection: Connection, last_s: float | None = None) -> None:
         """Not before half a period after the last attempt: catching up goes at twice the rate at most."""
         at_s = (clock() if last_s is None else last_s) + self._ledger.period_s / 2
+        connection.free_s = at_s  # until then it waits by the rule, not by our own fault
         heapq.heappush(self._later, (at_s, next(self._sequence), connection))
 
     def _reopen(self, connection: Connection) -> None:

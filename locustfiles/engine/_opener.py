@@ -1,7 +1,7 @@
 """Opens connections for the pump: connect and TLS as a state machine, so that neither ever blocks the measured loop.
 
 Opens that no slot waits for are paced and bounded. An attempt for a slot is made at once: its class is the slot's
-outcome, and the schedule's grid is the back-off. CPU for handshakes is bounded per turn of the loop either way.
+outcome, and the schedule's grid is the back-off. CPU for opening is bounded per turn of the loop either way.
 """
 
 import math
@@ -18,9 +18,11 @@ from locustfiles.engine._outcome import Verdict, connect_failure, tls_failure
 
 OPENS_PER_S: Final = 500.0
 OPENING_LIMIT: Final = 32
-HANDSHAKE_BUDGET_S: Final = 0.002
+# CPU time for opening in one turn of the loop. One step of a handshake costs about as much; with more, slots of other
+# connections would be late by our own fault while a gateway's reload has all connections opened anew.
+OPENING_BUDGET_S: Final = 0.0005
 CONNECT_TIMEOUT_S: Final = 10.0
-_BURST: Final = 8.0
+_BURST: Final = 10.0  # as many as fall due between two ticks of an otherwise idle loop
 
 
 class Selector(Protocol):
@@ -60,6 +62,7 @@ class Opener:
         self._tls, self._server_name = tls, server_name
         self._on_open, self._on_failure = on_open, on_failure
         self._queue: deque[Connection] = deque()
+        self._eager: deque[Connection] = deque()
         self._under_way: dict[Connection, None] = {}  # oldest first, as every attempt has the same limit
         self._allowance = _BURST
         self._refilled_s = clock()
@@ -74,31 +77,55 @@ class Opener:
         """Open it when the pace allows. One that a slot opened meanwhile, or that is gone, is passed over."""
         self._queue.append(connection)
 
+    @property
+    def eager(self) -> bool:
+        """Whether an attempt for a slot waits for the next turn's budget."""
+        return bool(self._eager)
+
     def turn(self, now_s: float) -> None:
-        """Called once per turn of the loop: gives the handshake budget anew and starts what the pace allows."""
+        """Called once per turn of the loop: gives the budget anew, and starts what slots wait for and the pace
+        allows.
+        """
         self._spent_s = 0.0
+        while self._eager and self._spent_s < OPENING_BUDGET_S:
+            connection = self._eager.popleft()
+            if connection.state == CLOSED:
+                self._attempt(connection)
         if not self._queue:
             return
         self._allowance = min(_BURST, self._allowance + (now_s - self._refilled_s) * OPENS_PER_S)
         self._refilled_s = now_s
-        while self._queue and self._allowance >= 1.0 and len(self._under_way) < OPENING_LIMIT:
+        while (
+            self._queue
+            and self._allowance >= 1.0
+            and self._spent_s < OPENING_BUDGET_S
+            and len(self._under_way) < OPENING_LIMIT
+        ):
             connection = self._queue.popleft()
             if connection.state == CLOSED and not connection.retiring:
                 self._allowance -= 1.0
-                self.open(connection)
+                self._attempt(connection)
 
     def open(self, connection: Connection) -> None:
-        """Make an attempt at once."""
-        connection.opening_since_s = clock()
+        """A slot waits for the connection: make an attempt as soon as this turn's or a later one's budget allows."""
+        if self._spent_s < OPENING_BUDGET_S:
+            self._attempt(connection)
+        else:
+            self._eager.append(connection)
+
+    def _attempt(self, connection: Connection) -> None:
+        connection.opening_since_s = started_s = clock()
         try:
             stands = connection.begin()
         except OSError as error:
+            self._spent_s += clock() - started_s
             self._fail(connection, connect_failure(error))
             return
         connection.state = CONNECTING
         self._under_way[connection] = None
         self._by_fd[connection.fd] = connection
         self._selector.register(connection.fd, select.EPOLLOUT)
+        self._spent_s += clock() - started_s
         if stands:
             self._connected(connection)
 
@@ -111,7 +138,7 @@ class Opener:
                 self._fail(connection, connect_failure(error))
                 return
             self._connected(connection)
-        elif self._spent_s < HANDSHAKE_BUDGET_S:  # else the level-triggered set names it again in the next turn
+        elif self._spent_s < OPENING_BUDGET_S:  # else the level-triggered set names it again in the next turn
             self._handshake(connection)
 
     def expire(self, now_s: float) -> None:
@@ -140,6 +167,7 @@ class Opener:
             self._fail(connection, tls_failure(error))
             return
         connection.state = HANDSHAKING
+        self._spent_s += clock() - connection.connected_s
         self._handshake(connection)
 
     def _handshake(self, connection: Connection) -> None:

@@ -33,6 +33,8 @@ FOLD_S: Final = 0.1
 # A wait shorter than this is spent in the pump's own epoll set: going through gevent's loop costs more CPU than it
 # gives to others.
 SHORT_WAIT_S: Final = 0.001
+# With spinning, the loop looks at its connections without pause from this long before a slot is due.
+SPIN_S: Final = 0.01
 
 
 class Pump:
@@ -53,6 +55,8 @@ class Pump:
         self._retiring: list[Connection] = []
         self._addresses = itertools.cycle(traffic.addresses)
         self._running = True
+        self._spins = traffic.spins
+        self._spun_s = 0.0
         self._tick_s = self._fold_s = 0.0
         self.lag = LagMeter()
 
@@ -114,6 +118,11 @@ class Pump:
         self._connections.clear()
         self._retiring.clear()
 
+    def take_spun_s(self) -> float:
+        """Seconds since the last call that were spent looking for work where there was none."""
+        spun_s, self._spun_s = self._spun_s, 0.0
+        return spun_s
+
     def close(self) -> None:
         """End the loop."""
         self._running = False
@@ -131,10 +140,14 @@ class Pump:
     def _loop(self) -> None:
         poll, ledger, exchange, by_fd = self._epoll.poll, self._ledger, self._exchange, self._by_fd
         read, due = exchange.read, exchange.due
-        woke_s = yielded_s = clock()
+        woke_s = yielded_s = turned_s = clock()
+        spun = False
         while self._running:
             sent = 0
             now_s = clock()
+            if spun:
+                self._spun_s += now_s - turned_s
+            turned_s = now_s
             while ledger.next_s <= now_s and sent < BATCH:
                 due(ledger.fall_due())
                 sent += 1
@@ -144,15 +157,17 @@ class Pump:
             if now_s >= self._tick_s:
                 self._tick(now_s)
             asked_s = clock()
-            self.lag.add(asked_s - woke_s)
+            if not spun:
+                self.lag.add(asked_s - woke_s)
             if asked_s - yielded_s > YIELD_S:
                 gevent.sleep(0)
                 yielded_s = clock()
-                ready = poll(0, BATCH)
+                ready, yielded = poll(0, BATCH), False
             else:
                 ready, yielded = self._wait(asked_s, rushed=sent == BATCH)
                 if yielded:
                     yielded_s = clock()
+            spun = self._spins and not (ready or sent or yielded)
             woke_s = clock()
             for fd, mask in ready:
                 connection = by_fd.get(fd)  # None: the timer
@@ -176,8 +191,13 @@ class Pump:
         """Ready connections, and whether Locust's greenlets had their turn."""
         until_s = min(self._ledger.next_s, self._exchange.later_s, self._tick_s)
         wait_s = until_s - now_s
-        if rushed or wait_s <= 0:
+        if rushed or wait_s <= 0 or self._exchange.opener.eager:
             return self._epoll.poll(0, BATCH), False
+        if self._spins:
+            if self._exchange.busy or self._ledger.next_s - now_s < SPIN_S:
+                self._timer.disarm()
+                return self._epoll.poll(0, BATCH), False
+            until_s = min(until_s, self._ledger.next_s - SPIN_S)
         self._timer.arm(until_s)
         if wait_s < SHORT_WAIT_S:
             return self._epoll.poll(SHORT_WAIT_S, BATCH), False

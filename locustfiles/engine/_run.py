@@ -134,6 +134,7 @@ class Run:
             "timeout_s": settings.timeout_s,
             "wrk2": settings.wrk2,
             "expect_bytes": settings.expect_bytes,
+            "spins": settings.spins,
         }
 
     # -- epochs

@@ -39,10 +39,20 @@ class Timer:
         # The argument list is built once: arming is done for every wait of the measured loop.
         self._arguments = (self.fd, _TFD_TIMER_ABSTIME, ctypes.byref(self._spec), None)
         self._settime = libc.timerfd_settime
+        self._armed = False
 
     def arm(self, at_s: float) -> None:
         """Fire at `at_s` on the monotonic clock; a moment in the past fires at once."""
-        at_ns = max(1, int(at_s * _NS_PER_S))
+        self._set(max(1, int(at_s * _NS_PER_S)))
+        self._armed = True
+
+    def disarm(self) -> None:
+        """Do not fire, and be readable no more."""
+        if self._armed:
+            self._set(0)
+            self._armed = False
+
+    def _set(self, at_ns: int) -> None:
         self._value.seconds, self._value.nanoseconds = divmod(at_ns, _NS_PER_S)
         if self._settime(*self._arguments):
             number = ctypes.get_errno()

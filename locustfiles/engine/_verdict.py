@@ -30,7 +30,9 @@ class GeneratorRecord:
         elapsed_s = reading["elapsed_s"]
         cpu_s = reading["cpu_user_s"] + reading["cpu_system_s"]
         if second >= warmup_s and elapsed_s >= 0.5:  # a shorter stretch, as at the end, says little
-            self._cpu_share_max = max(self._cpu_share_max, cpu_s / elapsed_s / reading["cpu_quota"])
+            # Looking for work where there is none is no use of the CPU that could run out.
+            used_s = cpu_s - reading["spun_s"]
+            self._cpu_share_max = max(self._cpu_share_max, used_s / elapsed_s / reading["cpu_quota"])
             self._gc_pause_max_us = max(self._gc_pause_max_us, reading["gc_pause_max_us"])
             if reading["steal_s"] is not None:
                 self._steal_share_max = max(self._steal_share_max, reading["steal_s"] / elapsed_s / reading["cores"])

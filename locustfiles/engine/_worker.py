@@ -54,6 +54,7 @@ class _Load:
             timeout_s=setup["timeout_s"],
             wrk2=setup["wrk2"],
             expect_bytes=setup["expect_bytes"],
+            spins=setup["spins"],
         )
         self.pump = Pump(self.traffic, self.recorder)
         self.meter = Meter()
@@ -87,6 +88,7 @@ class _Load:
         lag_p99_us, lag_max_us = self.pump.lag.take_us()
         report["generator"] = {
             **self.meter.take(),
+            "spun_s": self.pump.take_spun_s(),
             "loop_lag_p99_us": lag_p99_us,
             "loop_lag_max_us": lag_max_us,
             "gc_pause_max_us": self.gc_meter.take_us(),

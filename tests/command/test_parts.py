@@ -141,10 +141,24 @@ def test_the_engine_is_told_everything_on_its_command_line(tmp_path: Path) -> No
         f"--run-dir {tmp_path}/run --run-meta {tmp_path}/meta.json --churn {tmp_path}/plan.yaml",
         "--target /t.yaml --wrk2",
         f"--insecure --ca {Path.cwd()}/ca.pem --drain 1s --processes 2 --max-rate 90000/s",
-        "--abort-on errors > 50% for 10s --worker-cpus 0,2 --resolve a:1:127.0.0.1 --i-may-load a",
+        "--abort-on errors > 50% for 10s --idle spin --worker-cpus 0,2 --resolve a:1:127.0.0.1 --i-may-load a",
     ):
         assert words in line
     assert "--churn" not in arguments(Call(STATIC, "https://a:1", tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "cores", "idle"),
+    [
+        (None, Cores(worker=(0,), lab=(1,), shared=False), "spin"),
+        (None, Cores(worker=(0,), lab=(0,), shared=True), "sleep"),
+        (None, None, "sleep"),
+        ("sleep", Cores(worker=(0,), lab=(1,), shared=False), "sleep"),
+        ("spin", None, "spin"),
+    ],
+)
+def test_workers_spin_where_a_core_is_theirs_alone(given: str | None, cores: Cores | None, idle: str) -> None:
+    assert Load(idle=given).idle_on(cores) == idle
 
 
 def test_a_run_directory_is_followed_while_it_grows(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ class Result:
     bytes_in: int
     epoch: Epoch
     censored_us: list[int] = field(default_factory=list)
+    spun_s: float = 0.0
 
     def kind(self, row: int) -> Kind:
         return self.kinds.list[int(self.rows[row, 4])]
@@ -59,13 +60,16 @@ class Load:
         timeout_s: float | None = 5.0,
         wrk2: bool = False,
         expect_bytes: int | None = None,
+        spins: bool = False,
     ) -> None:
         self.kinds = Kinds()
         self._tables: list[NDArray[np.float64]] = []
         self.recorder = Recorder(self.kinds, len(request), self._tables.append)
         addresses = tuple((int(socket.AF_INET), ("127.0.0.1", port)) for port in ports)
         self.pump = Pump(
-            Traffic(request, request.startswith(b"HEAD"), addresses, tls, server_name, timeout_s, wrk2, expect_bytes),
+            Traffic(
+                request, request.startswith(b"HEAD"), addresses, tls, server_name, timeout_s, wrk2, expect_bytes, spins
+            ),
             self.recorder,
         )
         self._loop = gevent.spawn(self.pump.run)
@@ -105,6 +109,7 @@ class Load:
             for second in range(60)
         }
         report: dict[str, Any] = {**self.recorder.take(None, due), "complete": 60}
+        spun_s = self.pump.take_spun_s()
         self.pump.close()
         self._loop.get(timeout=5)
         collector = Collector("GET /")
@@ -129,7 +134,9 @@ class Load:
         # Each slot's end is one row, and its intended start is on the grid.
         assert len(np.unique(final[:, 0])) == len(final) == accounting["response"] + accounting["failed"]
         slots = [sum(counts[place] for _, *counts in report["slots"]) for place in range(5)]
-        return Result(dict(outcomes), accounting, connections, slots, rows, self.kinds, bytes_in, epoch, censored_us)
+        return Result(
+            dict(outcomes), accounting, connections, slots, rows, self.kinds, bytes_in, epoch, censored_us, spun_s
+        )
 
 
 def run(

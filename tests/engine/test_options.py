@@ -60,6 +60,7 @@ def test_defaults() -> None:
         meta={},
         wrk2=False,
         expect_bytes=None,
+        spins=False,
         may_load=(),
         max_rate_per_s=None,
         abort_on=None,
@@ -160,6 +161,7 @@ def test_what_a_web_form_passes_is_understood() -> None:
         ("--run-meta", "/nowhere/meta.json", "cannot read /nowhere/meta.json"),
         ("--expect-bytes", "-1", "allowed a whole number from 0"),
         ("--expect-bytes", "1k", "allowed a whole number"),
+        ("--idle", "spinning", "allowed sleep or spin"),
         ("--expect-bytes", "1073741825", "to 1073741824"),
         ("--max-rate", "0", "allowed requests per second above 0"),
         ("--max-rate", "99", "--rate: given 100/s, allowed up to --max-rate 99/s"),
@@ -257,7 +259,7 @@ def test_files_and_permissions_stay_off_the_web_form() -> None:
     }
     assert {name for name, on_form in form.items() if on_form} == {
         *("rate", "path", "method", "header", "timeout", "insecure", "resolve", "warmup", "duration", "drain", "wrk2"),
-        "expect_bytes",
+        *("expect_bytes", "idle"),
     }
 
 

@@ -137,6 +137,21 @@ def test_many_connections_share_the_grid_and_the_addresses(ports: dict[str, int]
     assert (backends.count("1"), backends.count("")) == (200, 200)  # the second address sends no such header
 
 
+@pytest.mark.parametrize("spins", [False, True])
+def test_spinning_makes_the_same_load_and_tells_the_time_that_it_took(ports: dict[str, int], spins: bool) -> None:
+    result = run(ports["keep_alive"], slots=100, rate_per_s=500, connections=5, spins=spins)
+    assert result.outcomes == {OK: 100}
+    # 0.2 s of load, in which each slot costs well under a millisecond.
+    assert (result.spun_s > 0.05) == spins
+    assert result.spun_s < 1.0
+
+
+def test_spinning_sleeps_while_no_slot_is_near(ports: dict[str, int]) -> None:
+    result = run(ports["keep_alive"], slots=3, rate_per_s=5, spins=True)
+    assert result.outcomes == {OK: 3}
+    assert 0 < result.spun_s < 0.2  # three times 10 ms and a reply, of more than 0.4 s
+
+
 def test_slots_that_pile_up_behind_a_slow_reply_are_sent_in_order_and_measured_from_their_start(
     ports: dict[str, int],
 ) -> None:

@@ -54,6 +54,15 @@ def test_it_stays_ready_until_it_is_armed_again(timer: Timer, epoll: "select.epo
     assert epoll.poll(0) == []
 
 
+def test_it_can_be_called_off(timer: Timer, epoll: "select.epoll") -> None:
+    timer.arm(time.monotonic())
+    assert len(epoll.poll(1.0)) == 1
+    timer.disarm()
+    assert epoll.poll(0) == []
+    timer.arm(time.monotonic())
+    assert len(epoll.poll(1.0)) == 1
+
+
 def test_closing_twice_closes_once(timer: Timer) -> None:
     timer.close()
     timer.close()
