@@ -1,6 +1,7 @@
 """Writes the run directory from a real thread, so that no file ever waits inside the measured loop."""
 
 import logging
+import os
 import sys
 from collections.abc import Callable
 from typing import Any, Final
@@ -22,11 +23,13 @@ _POLL_S: Final = 0.002
 class Filing:
     """Queues writes in order. `submit` neither blocks nor lets another greenlet run: whoever is killed loses no write.
 
-    The first failure is kept in `error` (the run is invalid from then on) and ends all writing but the last manifest.
+    `cpus` are the cores for the thread; empty: those of the process. The first failure is kept in `error` (the run is
+    invalid from then on) and ends all writing but the last manifest.
     """
 
-    def __init__(self, writer: RunWriter) -> None:
+    def __init__(self, writer: RunWriter, cpus: frozenset[int] = frozenset()) -> None:
         self.writer = writer
+        self._cpus = cpus
         self.error: str | None = None
         self._switch_s = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_S)
@@ -62,6 +65,9 @@ class Filing:
 
     def _work(self) -> None:
         """The thread: a list of writes at a time, until the last manifest comes."""
+        if self._cpus:
+            # Of this thread alone: on the core of the pump, the kernel would let it run for milliseconds at a time.
+            os.sched_setaffinity(0, self._cpus)
         closing = False
         while not closing:
             work = self._queue.get()

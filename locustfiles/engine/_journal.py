@@ -24,14 +24,14 @@ class Journal:
     With --no-run-dir nothing is written, and nothing fails.
     """
 
-    def __init__(self, settings: Settings, profile: str, facts: Facts) -> None:
+    def __init__(self, settings: Settings, profile: str, facts: Facts, cpus: frozenset[int]) -> None:
         self._settings, self._profile = settings, profile
         self.facts = facts
         self.ids = itertools.count(1)
         self.t0_s: float | None = None
         path = settings.run_dir or default_run_dir(run_name(settings, profile), datetime.now(UTC))
         self.run_id = path.name
-        self._filing = None if settings.no_run_dir else Filing(RunWriter.create(path, self._manifest()))
+        self._filing = None if settings.no_run_dir else Filing(RunWriter.create(path, self._manifest()), cpus)
 
     def begin(self, t0_s: float) -> None:
         """The load begins at `t0_s`: seconds count from there."""

@@ -54,7 +54,7 @@ class Run:
         self._number, self.settings, self._addresses, self._stop = number, settings, addresses, stop
         self._facts = Facts(addresses=[f"{target[0]}:{target[1]}" for _, target in addresses], tls=tls)
         self.fleet = Fleet(runner, number)
-        self._journal = Journal(settings, profile, self._facts)
+        self._journal = Journal(settings, profile, self._facts, helper_cpus)
         hook = environment.events.churn  # type: ignore[attr-defined]  # added by install()
         try:
             self._target = TargetWork(settings, hook, self.fleet, self._journal, helper_cpus)
