@@ -470,3 +470,6 @@ def test_catching_up_goes_at_twice_the_rate_at_most(ports: dict[str, int]) -> No
     assert behind[1:30].all()  # without the limit the 20 that piled up would be sent in a moment
     assert (np.diff(sent_s)[behind] >= 0.00249).all()
     assert not behind[45:].all()  # and there is an end to it
+    # To wait for one's turn at twice the rate is the rule, and no lateness of our own.
+    assert result.slots[3] >= 30
+    assert result.slots[2] <= 3
