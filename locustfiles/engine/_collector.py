@@ -38,7 +38,7 @@ class Collector:
         self.due = 0
         self.ended_by_worker: Counter[str] = Counter()
         self.due_by_worker: Counter[str] = Counter()
-        self.due_told: dict[str, Counter[int]] = defaultdict(Counter)  # by worker and second
+        self.due_told: dict[str, Counter[int]] = defaultdict(Counter)  # by worker and second, of the latest seconds
         self.failing: dict[int, list[int]] = defaultdict(lambda: [0, 0])
 
     def add(self, worker: str, report: Mapping[str, Any]) -> None:
@@ -54,6 +54,9 @@ class Collector:
             self.due_told[worker][second] += counts[0]
             self.late_own[second][0] += counts[0]
             self.late_own[second][1] += counts[2]
+        told = self.due_told[worker]
+        for second in [second for second in told if second < report["complete"] - 1]:
+            del told[second]
         self._come_to[worker] = max(self._come_to.get(worker, 0), report["complete"])
 
     def _add_second(self, worker: str, entry: Mapping[str, Any]) -> None:

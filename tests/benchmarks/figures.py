@@ -1,7 +1,7 @@
 """Measures what the engine promises, on this machine: rate and lateness at constant rates, and CPU per request beside
 wrk's.
 
-    python -m tests.benchmarks.figures            (about three minutes; needs two idle cores, and wrk for the ratio)
+    python -m tests.benchmarks.figures            (about four minutes; needs two idle cores, and wrk for the ratio)
 
 The server is one nginx that answers from memory on core 1; the load worker has core 0. wrk runs before and after each
 full-rate run, because a machine's speed drifts; the ratio is to the mean of both. Nothing here is a test: an absolute
@@ -16,16 +16,36 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
+from typing import Any
 
 from analysis import open_run
 from infra.lab import Lab, LabSpec
+from locustfiles.engine._kinds import Kind, Kinds
+from locustfiles.engine._pump import FOLD_ROWS
+from locustfiles.engine._recorder import COLUMNS, Recorder
 
 ROOT = Path(__file__).parents[2]
 WORKER_CORE, SERVER_CORE = 0, 1
 
 
-def run_engine(lab: Lab, rate_per_s: int, connections: int, duration_s: int) -> dict[str, object]:
+def recording_us(rows: int = 300_000, rate_per_s: int = 30_000) -> float:
+    """CPU that the recorder takes per request, its folding into histograms included."""
+    recorder = Recorder(Kinds(), 200)
+    kind = recorder.kinds.number(Kind("ok", "200", "gateway-0", "1", "/"))
+    recorder.begin(100.0)
+    started_s = time.process_time()
+    for number in range(rows):
+        end_s = 100.0 + number / rate_per_s
+        recorder.rows.extend((end_s - 0.001, end_s - 0.01, end_s - 0.0009, end_s, kind, 1200))
+        if len(recorder.rows) >= FOLD_ROWS * COLUMNS:
+            recorder.fold()
+    recorder.fold()
+    return (time.process_time() - started_s) / rows * 1e6
+
+
+def run_engine(lab: Lab, rate_per_s: int, connections: int, duration_s: int, idle: str) -> dict[str, Any]:
     """One run of the engine in a worker process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder) / "run"
@@ -71,18 +91,22 @@ def run_engine(lab: Lab, rate_per_s: int, connections: int, duration_s: int) -> 
         )
         rss = [int(row[5]) for row in workers if row[1] == "worker"]
         manifest = json.loads((run_dir / "manifest.json").read_text())
+    quantiles = {
+        name: None if quantile.value_us is None else quantile.value_us / 1000
+        for name, quantile in summary.response.quantiles.items()
+    }
     return {
         "rate_per_s": rate_per_s,
         "connections": connections,
-        "due": due,
-        "sent_share": sent / due,
-        "within_1_ms_share": 1 - late / due,
-        "cpu_us_per_request": cpu_s / sent * 1e6,
+        "idle": idle,
+        "sent_percent": round(100 * sent / due, 3),
+        "within_1_ms_percent": round(100 * (1 - late / due), 2),
+        "response_ms": {name: quantiles[name] for name in ("p50", "p99", "p99.9")},
+        "cpu_us_per_request": round(cpu_s / sent * 1e6, 1),
         "rss_mb_first_last": [round(rss[0] / 1e6), round(rss[-1] / 1e6)],
-        "valid": manifest["valid"],
-        "invalid_reasons": manifest["invalid_reasons"],
         "accounting": manifest["accounting"],
-        "summary": summary,
+        "valid": manifest["valid"],
+        "warnings": manifest["warnings"],
     }
 
 
@@ -105,24 +129,20 @@ def main() -> None:
     arguments = parser.parse_args()
     if len(os.sched_getaffinity(0)) < 2:
         sys.exit("this needs two cores: one for the load, one for the server")
+    print(f"recording: {recording_us():.2f} us of CPU per request")  # noqa: T201
     with Lab.start(LabSpec(gateway="direct", replicas=1, cpus=(SERVER_CORE,), connections=1100)) as lab:
-        for rate_per_s, connections in ((200, 20), (1000, 100), (5000, 100)):
-            show(run_engine(lab, rate_per_s, connections, 10), None)
+        for idle in ("sleep", "spin"):
+            for rate_per_s, connections in ((200, 20), (1000, 100), (5000, 100)):
+                print(json.dumps(run_engine(lab, rate_per_s, connections, 10, idle)))  # noqa: T201
         wrk_before = wrk_cpu_us(lab, 1000, 8)
-        full = run_engine(lab, 30_000, 1000, arguments.seconds)
+        full = run_engine(lab, 30_000, 1000, arguments.seconds, "sleep")
         wrk_after = wrk_cpu_us(lab, 1000, 8)
-        show(full, None if wrk_before is None or wrk_after is None else (wrk_before, wrk_after))
-
-
-def show(figures: dict[str, object], wrk_us: tuple[float, float] | None) -> None:
-    """One measurement on the terminal."""
-    summary = figures.pop("summary")
-    print(json.dumps(figures))  # noqa: T201
-    print(f"  {summary}")  # noqa: T201
-    if wrk_us is not None:
-        mean = sum(wrk_us) / 2
-        ratio = float(str(figures["cpu_us_per_request"])) / mean
-        print(f"  wrk {wrk_us[0]:.1f} and {wrk_us[1]:.1f} us per request; ratio {ratio:.2f}")  # noqa: T201
+        print(json.dumps(full))  # noqa: T201
+        if wrk_before is None or wrk_after is None:
+            print("wrk is not installed: no ratio")  # noqa: T201
+        else:
+            ratio = full["cpu_us_per_request"] / ((wrk_before + wrk_after) / 2)
+            print(f"wrk {wrk_before:.1f} and {wrk_after:.1f} us per request; ratio {ratio:.2f}")  # noqa: T201
 
 
 if __name__ == "__main__":
