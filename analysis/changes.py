@@ -147,10 +147,11 @@ def _kind(label: str, group: Sequence[ChangeCost]) -> KindOfChange:
 def _windows(changes: Sequence[Change], end_s: float) -> list[tuple[int, int] | None]:
     """First second and the one after the last of each window; a later window takes seconds from an earlier one."""
     windows: list[tuple[int, int] | None] = []
-    real = [change for change in changes if not change.noop]
+    # The putting back comes after the drain, when no slot can end any more: it neither has a window nor ends one.
+    real = [change for change in changes if not change.noop and change.kind != _PUT_BACK]
     follower = {id(change): after.requested_s for change, after in pairwise(real)}
     for change in changes:
-        if change.noop:
+        if change.noop or change.kind == _PUT_BACK:
             windows.append(None)
             continue
         until_s = min(end_s, follower.get(id(change), end_s))

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first asks the engine to end in order, the second ends it at once."""
+"""Ctrl-C, SIGTERM and a closed terminal: the first asks the engine to end in order, the second ends it at once."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from types import FrameType, TracebackType
 
 __all__ = ["Interrupts"]
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """Holds SIGINT and SIGTERM while a campaign runs (a context manager; main thread only).
+    """Holds SIGINT, SIGTERM and SIGHUP while a campaign runs (a context manager; main thread only).
 
     While an engine runs, a signal is passed to it and the campaign goes on to the engine's own end: it drains, puts the
     target back and finishes its run directory. While none runs, a signal raises KeyboardInterrupt where we are.

@@ -34,7 +34,8 @@ class Agent:
             start_new_session=True,
         )
         if cpus:
-            os.sched_setaffinity(self._process.pid, cpus)
+            with contextlib.suppress(OSError):  # a container may not give us those cores: then ours have to do
+                os.sched_setaffinity(self._process.pid, cpus)
         self._waiting: dict[int, AsyncResult[dict[str, Any]]] = {}
         self._numbers = itertools.count(1)
         self._reader = gevent.spawn(self._read)

@@ -31,6 +31,7 @@ class Collector:
     def __init__(self, name: str) -> None:
         self._name = name
         self._come_to: dict[str, int] = {}
+        self._released: set[str] = set()
         self._seconds: dict[int, _Second] = defaultdict(_Second)
         self._slots: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0, 0])
         self.late_own: dict[int, list[int]] = defaultdict(lambda: [0, 0])
@@ -104,12 +105,16 @@ class Collector:
         self.due += unsent
         self.due_by_worker[worker] += unsent
         self.ended_by_worker[worker] = self.due_by_worker[worker]
-        self._come_to.pop(worker, None)
+        self._released.add(worker)
 
     def expect(self, workers: Iterable[str]) -> None:
         """These workers report from now on: no second is complete without them."""
         for worker in workers:
             self._come_to.setdefault(worker, 0)
+
+    def release(self, worker: str) -> None:
+        """The worker is lost: seconds are complete without it from now on."""
+        self._released.add(worker)
 
     def come_to(self, worker: str) -> int:
         """The first second that the worker has not reported."""
@@ -124,7 +129,7 @@ class Collector:
     @property
     def complete(self) -> int:
         """Every second before this one has been reported by all workers."""
-        return min(self._come_to.values(), default=0)
+        return min((second for worker, second in self._come_to.items() if worker not in self._released), default=0)
 
     def writes(self, writer: RunWriter, *, everything: bool) -> list[Write]:
         """What is to be written of the seconds that are complete, or of all; they are forgotten here."""

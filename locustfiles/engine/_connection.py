@@ -46,11 +46,13 @@ class Connection:
         "closing",
         "connected_s",
         "debts",
+        "excused_s",
         "fd",
         "free_s",
         "has_slot",
         "intended_s",
         "opening_since_s",
+        "own_late_s",
         "position",
         "read",
         "reader",
@@ -83,6 +85,8 @@ class Connection:
         self.intended_s = math.nan
         self.sent_s = math.nan
         self.free_s = -math.inf
+        self.excused_s = -math.inf  # until then the slot on it could not be sent, through no fault of ours
+        self.own_late_s = 0.0  # how late the latest slot was sent by our own fault
         self.opening_since_s = math.nan
         self.connected_s = math.nan
         self.served = 0

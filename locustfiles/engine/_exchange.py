@@ -51,6 +51,9 @@ class Exchange:
         self._kinds = recorder.kinds
         self.opener = Opener(epoll, by_fd, traffic.tls, traffic.server_name, self._opened, self._open_failed)
         self.busy: dict[Connection, None] = {}  # oldest send first: all requests have the same limit
+        # How long the loop had not looked before its latest look, if it was long: a reply may have lain there all
+        # that time.
+        self.unseen_s = 0.0
         self._later: list[tuple[float, int, Connection]] = []
         self._sequence = itertools.count()
         # The bytes of a head -> size of the whole reply, kind, whether the connection stays. Heads repeat within a
@@ -91,7 +94,16 @@ class Exchange:
 
     def _send(self, connection: Connection) -> None:
         request = self._traffic.request
-        connection.sent_s = clock()
+        intended_s, free_s = connection.intended_s, connection.free_s
+        connection.sent_s = sent_s = clock()
+        if free_s > intended_s:
+            # It was busy. If the slot before went out late by our own fault, it was busy longer, and that is our
+            # fault too. Not the sum: microseconds of each slot would add up while a peer's stall is made good.
+            own_late_s = max(sent_s - free_s, min(connection.own_late_s, free_s - intended_s))
+        else:
+            own_late_s = sent_s - intended_s
+        connection.own_late_s = own_late_s
+        connection.excused_s = sent_s - own_late_s
         try:
             written = connection.write(request)
         except WANT:
@@ -178,12 +190,12 @@ class Exchange:
         )
 
     def _whole(self, connection: Connection, end_s: float, kind: int, size: int, *, stays: bool) -> None:
-        self._recorder.rows.extend((connection.intended_s, connection.free_s, connection.sent_s, end_s, kind, size))
+        self._recorder.rows.extend((connection.intended_s, connection.excused_s, connection.sent_s, end_s, kind, size))
         del self.busy[connection]
         connection.reader = None
         connection.received = 0
         connection.served += 1
-        connection.free_s = end_s
+        connection.free_s = end_s - self.unseen_s
         connection.has_slot = False
         connection.state = IDLE
         if stays and not connection.to_write:
@@ -242,17 +254,16 @@ class Exchange:
         repeat = self._traffic.wrk2
         kind = self._kinds.of_verdict(verdict, repeat=repeat)
         self._recorder.rows.extend(
-            (connection.intended_s, connection.free_s, connection.sent_s, end_s, kind, connection.received)
+            (connection.intended_s, connection.excused_s, connection.sent_s, end_s, kind, connection.received)
         )
         connection.received = 0
         connection.free_s = end_s
         connection.has_slot = repeat
 
     def _open_failed(self, connection: Connection, verdict: Verdict) -> None:
-        if not connection.has_slot:
-            return  # nobody waited for it: the next slot makes its own attempt
-        self._failed(connection, verdict)
-        if self._traffic.wrk2:
+        if connection.has_slot:
+            self._failed(connection, verdict)
+        if connection.has_slot:
             self._postpone(connection)
         elif self._ledger.owes(connection):
             # What fell due during the attempt makes its own. Not from here: refusals would nest as deep as slots are

@@ -1,5 +1,6 @@
 """Writes the run directory from a real thread, so that no file ever waits inside the measured loop."""
 
+import contextlib
 import logging
 import os
 import sys
@@ -67,7 +68,8 @@ class Filing:
         """The thread: a list of writes at a time, until the last manifest comes."""
         if self._cpus:
             # Of this thread alone: on the core of the pump, the kernel would let it run for milliseconds at a time.
-            os.sched_setaffinity(0, self._cpus)
+            with contextlib.suppress(OSError):  # a container may not give us those cores: then this one has to do
+                os.sched_setaffinity(0, self._cpus)
         closing = False
         while not closing:
             work = self._queue.get()

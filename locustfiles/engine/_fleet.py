@@ -122,6 +122,9 @@ class Fleet:
             if worker.epochs:
                 epoch, until_s = worker.epochs[-1]
                 worker.epochs[-1] = (epoch, min(until_s, t0_s))
+                if worker.id not in live and not worker.lost:
+                    # It has no user any more, so it would not hear of the new epoch, and go on with the old one.
+                    self.send(worker.id, messages.END, {"test": self._test, "end_s": t0_s + worker.clock.offset_s})
         for name, numbers in zip(ids, dealt, strict=True):
             worker = self.workers[name]
             offset_s = worker.clock.offset_s

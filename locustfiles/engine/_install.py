@@ -74,7 +74,7 @@ def _end_with_parent(parent: int) -> None:
 
 def _quiet_about_spawning(record: logging.LogRecord) -> bool:
     """Locust warns of high spawn rates; here a user is cheap, and the engine paces the opening of connections."""
-    return "spawn rate is very high" not in record.msg
+    return "spawn rate is very high" not in str(record.msg)
 
 
 def _pin(environment: Environment, runner: LocalRunner | WorkerRunner) -> None:

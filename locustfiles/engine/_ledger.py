@@ -49,7 +49,8 @@ class Ledger:
 
     def has(self, connection: Connection) -> bool:
         """Whether the present epoch or one to come counts on the connection."""
-        return connection in self._order or any(connection in order for _, order, _ in self._following)
+        # A place is given to the connections of the present epoch, and taken away at its end.
+        return connection.position >= 0 or any(connection in order for _, order, _ in self._following)
 
     def fall_due(self) -> Connection:
         """The slot at `next_s` has fallen due: returns its connection, which owes it from now on."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from analysis.rundir import SCHEMA
-from locustfiles.engine._options import Settings
+from locustfiles.engine._options import Settings, is_secret
 
 _SYSCTL: Final = (
     "net/core/default_qdisc",
@@ -62,7 +62,7 @@ def manifest(settings: Settings, profile: str, run_id: str, facts: Facts) -> dic
         "name": run_name(settings, profile),
         "campaign": meta.get("campaign"),
         "labels": meta.get("labels", {}),
-        "scenario": meta.get("scenario"),
+        "scenario": _without_secrets(meta.get("scenario")),
         "published": meta.get("published"),
         "options": settings.shown(),
         "profile": profile,
@@ -115,6 +115,16 @@ def host_facts() -> dict[str, Any]:
         "sysctl": sysctl,
         "shared_core": False,
     }
+
+
+def _without_secrets(scenario: Any) -> Any:
+    """A scenario as given, its headers redacted as ours are."""
+    if not isinstance(scenario, dict) or not isinstance(scenario.get("options"), dict):
+        return scenario
+    given = scenario["options"].get("header")
+    headers = given if isinstance(given, list) else []
+    kept = [f"{text.split(':')[0]}: (redacted)" if is_secret(str(text).split(":")[0]) else text for text in headers]
+    return {**scenario, "options": {**scenario["options"], **({"header": kept} if headers else {})}}
 
 
 def _lines(path: str) -> list[str]:

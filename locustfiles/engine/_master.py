@@ -149,7 +149,7 @@ class MasterSide:
             return
         run.finish()
         self._run = None
-        code = self._environment.process_exit_code or (FAILED if run.left_changed else 0)
+        code = self._environment.process_exit_code or (FAILED if run.target_failed else 0)
         self._environment.process_exit_code = INVALID if run.invalid else code
         for reason in run.invalid:
             logger.error("INVALID RUN: %s", reason)
@@ -194,7 +194,7 @@ class MasterSide:
 
     def _helper_cpus(self) -> frozenset[int]:
         """Cores for the target's helper: those that make no load, if there are any."""
-        available = frozenset(range(os.cpu_count() or 1))
+        available = frozenset(range(os.cpu_count() or 1))  # our own affinity is the load's, and says nothing
         options = self._environment.parsed_options
         text = getattr(options, "worker_cpus", "") or ""
         return available - parse_cpus(text, available) if text else frozenset()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from time import monotonic as clock
 from typing import Final, Protocol
 
-from locustfiles.engine._connection import CLOSED, CONNECTING, GONE, HANDSHAKING, Connection
+from locustfiles.engine._connection import CLOSED, CONNECTING, HANDSHAKING, Connection
 from locustfiles.engine._outcome import Verdict, connect_failure, tls_failure
 
 OPENS_PER_S: Final = 500.0
@@ -193,5 +193,5 @@ class Opener:
         self._under_way.pop(connection, None)
         self._by_fd.pop(connection.fd, None)
         connection.drop()
-        connection.state = GONE if connection.retiring and not connection.has_slot else CLOSED
+        connection.state = CLOSED
         self._on_failure(connection, verdict)

@@ -19,7 +19,7 @@ from locustfiles.engine._request import METHODS, parse_header, request_bytes
 
 T = TypeVar("T")
 
-_SECRET: Final = frozenset({"authorization", "cookie", "proxy-authorization", "x-api-key"})
+_SECRET: Final = re.compile(r"auth|cookie|token|secret|password|api-?key|session", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Settings:
             "rate_per_s": self.rate_per_s,
             "path": self.path,
             "method": self.method,
-            "headers": {name: "(redacted)" if name.lower() in _SECRET else value for name, value in self.headers},
+            "headers": {name: "(redacted)" if is_secret(name) else value for name, value in self.headers},
             "timeout_s": self.timeout_s,
             "insecure": self.insecure,
             "own_ca": self.ca_pem is not None,
@@ -131,6 +131,11 @@ class Settings:
                 f"--rate: given {settings.rate_per_s:g}/s, allowed up to --max-rate {settings.max_rate_per_s:g}/s"
             )
         return settings
+
+
+def is_secret(header: str) -> bool:
+    """Whether the value of a header of this name is left out of everything that is written down."""
+    return _SECRET.search(header) is not None
 
 
 def add_options(parser: ArgumentParser) -> None:

@@ -21,7 +21,7 @@ from locustfiles.engine._exchange import Exchange, Traffic
 from locustfiles.engine._lag import LagMeter
 from locustfiles.engine._ledger import Ledger
 from locustfiles.engine._outcome import Verdict
-from locustfiles.engine._recorder import COLUMNS, Recorder
+from locustfiles.engine._recorder import COLUMNS, LATE_S, Recorder
 from locustfiles.engine._schedule import Epoch
 from locustfiles.engine._timer import Timer
 
@@ -161,12 +161,14 @@ class Pump:
                 self.lag.add(asked_s - woke_s)
             if asked_s - yielded_s > YIELD_S:
                 gevent.sleep(0)
-                yielded_s = clock()
+                asked_s = yielded_s = clock()
                 ready, yielded = poll(0, BATCH), False
             else:
                 ready, yielded = self._wait(asked_s, rushed=sent == BATCH)
                 if yielded:
                     yielded_s = clock()
+            unseen_s = asked_s - woke_s
+            exchange.unseen_s = unseen_s if unseen_s > LATE_S else 0.0
             spun = self._spins and not (ready or sent or yielded)
             woke_s = clock()
             for fd, mask in ready:

@@ -71,15 +71,17 @@ class Run:
         self._present: tuple[float, int] | None = None  # rate and users of the present epoch
         self._greenlets: list[gevent.Greenlet] = []
         self._failures: list[str] = []
+        self._written_off: set[str] = set()
         self._aborted: str | None = None
         self._finishing = False
         self._finished = Event()
         self.invalid: list[str] = []
 
     @property
-    def left_changed(self) -> bool:
-        """Whether the target could not be put back."""
-        return self._facts.target is not None and self._facts.target["restored"] is False
+    def target_failed(self) -> bool:
+        """Whether the target could not be put back, or a change of the plan could not be made."""
+        stays = self._facts.target is not None and self._facts.target["restored"] is False
+        return stays or bool(self._target.failed_changes)
 
     @property
     def warnings(self) -> list[str]:
@@ -99,7 +101,7 @@ class Run:
 
     def batch(self, worker: str, report: dict[str, Any]) -> None:
         """A worker's report of the last second."""
-        if report["test"] != self._number:
+        if report["test"] != self._number or worker in self._written_off:
             return
         self._collector.add(worker, report)
         if report["failure"] is not None and report["failure"] not in self._failures:
@@ -227,6 +229,7 @@ class Run:
     def _look_for_lost(self) -> None:
         for worker in self.fleet.newly_lost():
             self._record.lost.append(worker.id)
+            self._collector.release(worker.id)
             self.incident(f"worker {worker.index} ({worker.id}) was lost: its share of the load is not sent any more")
 
     def _check_abort(self, second: int) -> None:
@@ -291,6 +294,7 @@ class Run:
             if not worker.drained and not worker.lost:
                 worker.lost = True
                 self._record.lost.append(worker.id)
+                self._collector.release(worker.id)
                 self.incident(f"worker {worker.index} ({worker.id}) did not hand in its last figures")
         for worker in self.fleet.workers.values():
             if worker.lost and worker.epochs and self._t0_s is not None:
@@ -298,6 +302,7 @@ class Run:
 
     def _write_off(self, worker: Worker, t0_s: float, end_s: float) -> None:
         """A lost worker's slots: what it did not report is due all the same, and unsent as far as anybody knows."""
+        self._written_off.add(worker.id)
         told = self._collector.due_told[worker.id]
         # The last second that it told of may be told in part only: it may have ended in the middle of it.
         seconds = range(max(0, self._collector.come_to(worker.id) - 1), int(end_s - t0_s) + 1)
@@ -334,6 +339,9 @@ class Run:
         self._facts.valid = not self.invalid
         self._facts.invalid_reasons = self.invalid
         self._facts.warnings = warnings(evidence)
+        failed = self._target.failed_changes
+        if failed:
+            self._facts.warnings.insert(0, f"{len(failed)} change(s) of the plan could not be made: {failed[0]}")
         if self._resources.error is not None:
             self._facts.warnings.append(f"CPU and memory of the target have gaps: {self._resources.error}")
         if self._end_s is not None and self._end_s - end_s > _STOPPED_EARLY_S:

@@ -8,7 +8,9 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
+import gevent
 import numpy as np
 from locust.env import Environment
 from locust.stats import StatsEntry, bucket_response_time
@@ -17,6 +19,8 @@ from numpy.typing import NDArray
 from locustfiles.engine._kinds import Kind, Kinds
 
 logger = logging.getLogger(__name__)
+
+YIELD_S: Final = 0.0005
 
 
 class SlotFailedError(Exception):
@@ -55,7 +59,11 @@ class LocustStats:
         rest = table if others else table[~good]
         if not others and good.any():
             self._log_in_bulk(table[good])
+        yielded_s = time.monotonic()
         for intended_s, _, _, end_s, kind, size in rest.tolist():
+            if time.monotonic() - yielded_s > YIELD_S:  # the pump lives in the same thread, and failures come in crowds
+                gevent.sleep(0)
+                yielded_s = time.monotonic()
             self._fire((end_s - intended_s) * 1e3, int(size), self._kinds.list[int(kind)])
 
     def _fire(self, response_ms: float, size: int, kind: Kind) -> None:

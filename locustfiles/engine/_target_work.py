@@ -53,6 +53,12 @@ class TargetWork:
         """Walks the plan from a moment on; None without a plan."""
         return None if self._churn is None else self._churn.run
 
+    @property
+    def failed_changes(self) -> list[str]:
+        """What went wrong with changes of the plan."""
+        changes = [] if self._churn is None else self._churn.changes.values()
+        return [f"{change.kind}: {change.error}" for change in changes if change.error is not None]
+
     def see(self, findings: list[list[Any]]) -> None:
         """Take in what a worker saw of the changes under watch."""
         if self._churn is not None:

@@ -12,6 +12,7 @@ from time import monotonic as clock
 from typing import Any, Final
 
 import gevent
+from gevent.event import Event
 from locust.env import Environment
 from locust.runners import LocalRunner, WorkerRunner
 
@@ -62,6 +63,7 @@ class _Load:
         self.begun = False
         self.reported_to = 0
         self.failure: str | None = None
+        self.reports_end = Event()
         self.gc_meter.install()
         self.loop = gevent.spawn(self.pump.run)
         self.loop.link_exception(self._failed)
@@ -97,7 +99,6 @@ class _Load:
         report["test"] = self.number
         report["failure"] = self.failure
         report["complete"] = ends
-        self.stats.pump_out()
         return report
 
     def close(self) -> None:
@@ -121,6 +122,7 @@ class WorkerSide:
             (messages.PING, self._on_ping),
             (messages.COUNT, self._on_count),
             (messages.EPOCH, self._on_epoch),
+            (messages.END, self._on_end),
             (messages.WATCH, self._on_watch),
             (messages.UNWATCH, self._on_unwatch),
             (messages.DRAIN, self._on_drain),
@@ -210,6 +212,10 @@ class WorkerSide:
         live = list(itertools.islice(load.pump.live(), len(epoch.numbers)))
         load.pump.begin(epoch, live, end_s if end_s is not None else float("inf"))
 
+    def _on_end(self, data: dict[str, Any]) -> None:
+        if self._load is not None and self._load.number == data["test"]:
+            self._load.pump.end_at(data["end_s"])
+
     def _on_watch(self, data: dict[str, Any]) -> None:
         if self._load is not None:
             self._load.recorder.fold()
@@ -229,17 +235,21 @@ class WorkerSide:
         while (load.pump.come_to_s() < data["end_s"] or load.pump.unfinished()) and clock() < until_s:
             gevent.sleep(0.01)
         load.pump.censor()
+        load.reports_end.set()
         if self._reporter is not None:
-            self._reporter.kill()
+            self._reporter.join()  # not killed: it may hold what the recorder has just handed over
         self._runner.send_message(messages.DRAINED, load.report(final=True))
+        load.stats.pump_out()
         load.close()
         if self._load is load:
             self._load = None
 
     def _report_for_ever(self, load: _Load) -> None:
         while not self._master_is_gone():
-            gevent.sleep(REPORT_S)
+            if load.reports_end.wait(REPORT_S):
+                return
             self._runner.send_message(messages.BATCH, load.report(final=False))
+            load.stats.pump_out()
         logger.error("The master has been silent for %.0f s: the load is stopped", MASTER_SILENCE_S)
         self._reporter = None
         self.abandon()

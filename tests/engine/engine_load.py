@@ -80,7 +80,7 @@ class Load:
         self.wait(lambda: self.pump.open_count() == len(self.connections), limit_s)
         return self.pump.open_count()
 
-    def begin(self, slots: int, rate_per_s: float, number: int = 1, delay_s: float = 0.01) -> Epoch:
+    def begin(self, slots: int, rate_per_s: float, number: int = 1, delay_s: float = 0.03) -> Epoch:
         """Let so many slots fall due over all connections that are live."""
         live: list[Connection] = self.pump.live()
         t0_s = clock() + delay_s

@@ -169,6 +169,24 @@ def test_slots_that_pile_up_behind_a_slow_reply_are_sent_in_order_and_measured_f
     assert late_own <= 3  # the peer's slowness is not ours; a busy machine may add a few
 
 
+def test_slots_behind_our_own_stall_are_late_by_our_own_fault(ports: dict[str, int]) -> None:
+    load = Load(ports["keep_alive"], connections=4)
+    load.open()
+    epoch = load.begin(800, 2000)
+    while clock() < epoch.t0_s + 0.1:
+        gevent.sleep(0.001)
+    until_s = clock() + 0.1  # and now block the whole thread, as a garbage collection does
+    while clock() < until_s:
+        pass
+    load.drain(epoch.t0_s + 799.5 / 2000)
+    result = load.finish(epoch)
+    _, sent, late_own, late_peer, _ = result.slots
+    assert sent == 800
+    # 200 fell due meanwhile; those behind the first of each connection were late because that one was.
+    assert late_own >= 180
+    assert late_peer <= 20
+
+
 # -- replies that are none
 
 
@@ -219,7 +237,7 @@ def test_what_has_no_end_at_the_end_is_unfinished_or_unsent(ports: dict[str, int
     assert result.outcomes == {("unfinished", ""): 1, ("unsent", ""): 3}
     assert result.accounting == {"due": 4, "response": 0, "failed": 0, "censored": 4}
     assert result.slots == [4, 1, 0, 0, 3]
-    assert all(150_000 < age_us < 2_000_000 for age_us in result.censored_us)
+    assert all(120_000 < age_us < 2_000_000 for age_us in result.censored_us)
     assert np.allclose(-np.diff(sorted(result.censored_us, reverse=True)), 10_000, atol=300)
 
 
