@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
+# tests/engine runs in a process of its own: importing the engine imports Locust, which patches the process, and gevent
+# then reaps children that other tests wait for.
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format lock clean
 
@@ -28,10 +31,11 @@ check: $(VENV)/.dev  ## format, lint, types, import rules, quick tests: under a 
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -m "not integration"
+	$(BIN)/python -m pytest -m "not integration" --ignore=tests/engine
+	$(BIN)/python -m pytest tests/engine
 
 test: check  ## all tests, real gateways and workers included
-	$(BIN)/python -m pytest -m integration
+	$(BIN)/python -m pytest -m integration --ignore=tests/engine
 
 format: $(VENV)/.dev  ## format and mend what can be mended
 	$(BIN)/ruff check --fix .
