@@ -35,7 +35,12 @@ check: $(VENV)/.dev  ## format, lint, types, import rules, quick tests: under a 
 	$(BIN)/python -m pytest tests/engine
 
 test: check  ## all tests, real gateways and workers included
-	$(BIN)/python -m pytest -m integration --ignore=tests/engine
+	@mkdir -p .cache
+	@echo "the lab's tests run beside the others; theirs are shown at the end"
+	@$(BIN)/python -m pytest -m integration tests/lab tests/targets tests/analysis > .cache/lab-tests.log 2>&1 & \
+	lab=$$!; \
+	$(BIN)/python -m pytest -m integration --ignore=tests/engine --ignore=tests/lab --ignore=tests/targets --ignore=tests/analysis; \
+	others=$$?; wait $$lab; lab=$$?; cat .cache/lab-tests.log; test $$others -eq 0 -a $$lab -eq 0
 
 format: $(VENV)/.dev  ## format and mend what can be mended
 	$(BIN)/ruff check --fix .

@@ -16,6 +16,7 @@ from types import TracebackType
 
 from infra.command.cores import Cores
 from infra.command.errors import CommandError
+from infra.lab.ports import free_port
 from infra.scenarios import Scenario
 from infra.targets.units import format_duration, format_rate
 
@@ -79,8 +80,7 @@ def arguments(call: Call, folder: Path) -> list[str]:
         words += ["--ca", str(load.ca.absolute())]
     if load.drain_s is not None:
         words += ["--drain", format_duration(load.drain_s)]
-    if load.processes is not None and load.processes > 1:
-        words += ["--processes", str(load.processes)]
+    words += _in_processes(load.processes or 1)
     if load.max_rate_per_s is not None:
         words += ["--max-rate", format_rate(load.max_rate_per_s)]
     if load.abort_on is not None:
@@ -90,6 +90,13 @@ def arguments(call: Call, folder: Path) -> list[str]:
         words += ["--worker-cpus", ",".join(map(str, call.cores.worker))]
     repeated = (("--header", scenario.options.headers), ("--resolve", load.resolve), ("--i-may-load", load.i_may_load))
     return words + [word for flag, values in repeated for value in values for word in (flag, value)]
+
+
+def _in_processes(count: int) -> list[str]:
+    if count == 1:
+        return []
+    port = str(free_port())  # Locust's usual one would be shared by all runs of this machine
+    return ["--processes", str(count), "--master-bind-port", port, "--master-port", port]
 
 
 class Engine:

@@ -25,6 +25,10 @@ def command(runs: tuple[Path, ...], out: Path | None) -> int:
       ingress-swarm report runs/20261130T120000Z-nginx-2020-dynamic-envoy-3f9c
       ingress-swarm report runs/*dynamic* --out dynamic.html
     """
+    # `runs/*` names the folder of finished pages too.
+    runs = tuple(run for run in runs if run.name != "reports" or (run / "manifest.json").exists())
+    if not runs:
+        raise UsageError("RUN: given no run directory, allowed one or more folders with a manifest.json in them")
     try:
         show(runs, out or runs[0] / "report.html", open_console())
     except RunDirError as error:

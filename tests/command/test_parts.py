@@ -140,7 +140,8 @@ def test_the_engine_is_told_everything_on_its_command_line(tmp_path: Path) -> No
         "--path / --method GET --warmup 15s --duration 180s",
         f"--run-dir {tmp_path}/run --run-meta {tmp_path}/meta.json --churn {tmp_path}/plan.yaml",
         "--target /t.yaml --wrk2",
-        f"--insecure --ca {Path.cwd()}/ca.pem --drain 1s --processes 2 --max-rate 90000/s",
+        f"--insecure --ca {Path.cwd()}/ca.pem --drain 1s --processes 2 --master-bind-port ",
+        " --max-rate 90000/s",
         "--abort-on errors > 50% for 10s --idle spin --worker-cpus 0,2 --resolve a:1:127.0.0.1 --i-may-load a",
     ):
         assert words in line
