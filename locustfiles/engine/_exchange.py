@@ -97,9 +97,10 @@ class Exchange:
         intended_s, free_s = connection.intended_s, connection.free_s
         connection.sent_s = sent_s = clock()
         if free_s > intended_s:
-            # It was busy. If the slot before went out late by our own fault, it was busy longer, and that is our
-            # fault too. Not the sum: microseconds of each slot would add up while a peer's stall is made good.
-            own_late_s = max(sent_s - free_s, min(connection.own_late_s, free_s - intended_s))
+            # It was busy. If that was mostly because the slot before went out late by our own fault, then so did this.
+            waited_s, carried_s = free_s - intended_s, connection.own_late_s
+            carried_s = min(carried_s, waited_s) if carried_s >= waited_s / 2 else 0.0
+            own_late_s = max(sent_s - free_s, carried_s)
         else:
             own_late_s = sent_s - intended_s
         connection.own_late_s = own_late_s
