@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from infra.lab.backend import reply_locations
 from infra.lab.gateway import Gateway, Moments, Routing, Site, write_atomically
 from infra.lab.limits import backend_connections
@@ -47,18 +45,6 @@ class DirectLane(Gateway):
     """A backend in the gateway's place. It cannot be changed."""
 
     name = DIRECT
-
-    def __init__(self, program: Path, version: str, site: Site) -> None:
-        self.version = version
-        self._program = program
-        self._site = site
-        self._child: Child | None = None
-
-    @property
-    def child(self) -> Child:
-        """The backend."""
-        assert self._child is not None, "start comes first"
-        return self._child
 
     def start(self, routing: Routing) -> None:  # noqa: ARG002  # part of the interface; nothing is routed here
         """Start the backend; it needs no routing."""

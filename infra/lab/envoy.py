@@ -26,18 +26,9 @@ class EnvoyGateway(Gateway):
     name = "envoy"
 
     def __init__(self, program: Path, version: str, site: Site) -> None:
-        self.version = version
-        self._program = program
-        self._site = site
+        super().__init__(program, version, site)
         self._version = 1
         self._routing: Routing | None = None
-        self._child: Child | None = None
-
-    @property
-    def child(self) -> Child:
-        """The process."""
-        assert self._child is not None, "start comes first"
-        return self._child
 
     def start(self, routing: Routing) -> None:
         """Write the bootstrap and both discovery responses, and start Envoy."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar
 
 from infra.lab.certificate import Certificate
 from infra.lab.processes import Child
@@ -73,22 +74,32 @@ class Moments:
     applied_at_s: float
 
 
-class Gateway(Protocol):
-    """A gateway of the lab. Its methods raise LabError."""
+class Gateway(ABC):
+    """A gateway of the lab: one program, started once, changed while it runs. Its methods raise LabError."""
 
-    name: str
-    version: str
+    name: ClassVar[str]
+
+    def __init__(self, program: Path, version: str, site: Site) -> None:
+        self.version = version
+        self._program = program
+        self._site = site
+        self._child: Child | None = None
 
     @property
     def child(self) -> Child:
         """Its process; the master, where there are workers."""
+        assert self._child is not None, "start comes first"
+        return self._child
 
+    @abstractmethod
     def start(self, routing: Routing) -> None:
         """Start it; return when its process runs. That it serves is for the caller to see."""
 
+    @abstractmethod
     def apply(self, routing: Routing) -> Moments:
         """Change it as its controller would; return when it confirms."""
 
+    @abstractmethod
     def example(self, site: Site, routing: Routing) -> str:
         """Return its configuration for an imagined site: alike for alike labs, whatever ports they got."""
 

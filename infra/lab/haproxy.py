@@ -124,18 +124,9 @@ class HaproxyGateway(Gateway):
     name = "haproxy"
 
     def __init__(self, program: Path, version: str, site: Site) -> None:
-        self.version = version
-        self._program = program
-        self._site = site
+        super().__init__(program, version, site)
         self._config = site.folder / "haproxy.cfg"
         self._routing: Routing | None = None
-        self._child: Child | None = None
-
-    @property
-    def child(self) -> Child:
-        """The master."""
-        assert self._child is not None, "start comes first"
-        return self._child
 
     def start(self, routing: Routing) -> None:
         """Write the configuration and start the master."""

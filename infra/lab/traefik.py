@@ -90,18 +90,6 @@ class TraefikGateway(Gateway):
 
     name = "traefik"
 
-    def __init__(self, program: Path, version: str, site: Site) -> None:
-        self.version = version
-        self._program = program
-        self._site = site
-        self._child: Child | None = None
-
-    @property
-    def child(self) -> Child:
-        """The process."""
-        assert self._child is not None, "start comes first"
-        return self._child
-
     def start(self, routing: Routing) -> None:
         """Write both configurations and start Traefik."""
         dynamic_file(self._site).parent.mkdir(exist_ok=True)

@@ -68,11 +68,6 @@ class Opener:
         self._refilled_s = clock()
         self._spent_s = 0.0
 
-    @property
-    def pending(self) -> int:
-        """Connections that are queued or being opened."""
-        return len(self._queue) + len(self._under_way)
-
     def queue(self, connection: Connection) -> None:
         """Open it when the pace allows. One that a slot opened meanwhile, or that is gone, is passed over."""
         self._queue.append(connection)

@@ -1,6 +1,5 @@
 """CPU and memory each second: of the gateway and its backends from the target, of the master from itself."""
 
-from time import monotonic as clock
 from typing import Any
 
 from locustfiles.engine._agent import Agent, AgentError
@@ -17,7 +16,6 @@ class Resources:
         self._agent = agent
         self._last: dict[tuple[str, str], tuple[float, float]] = {}
         self.error: str | None = None
-        self._asked_s = clock()
 
     def take(self, second: int) -> list[Row]:
         """Rows of resources.csv for what was used since the last call.

@@ -156,16 +156,9 @@ class WorkerSide:
         """The process is told to end in the middle of a run: wait briefly for what is on its way, and report all
         there is.
         """
-        load = self._load
-        if load is None:
-            return
-        load.pump.end_at(clock())
-        until_s = clock() + HAND_IN_S
-        while load.pump.unfinished() and clock() < until_s:
-            gevent.sleep(0.01)
-        load.pump.censor()
-        self._runner.send_message(messages.BATCH, load.report(final=True))
-        self.abandon()
+        if self._load is not None:
+            # Not DRAINED: the run goes on without this worker, and its further share counts as lost.
+            self._wind_up(self._load, clock(), HAND_IN_S, messages.BATCH)
 
     def _on_setup(self, data: dict[str, Any]) -> None:
         self.abandon()
@@ -227,18 +220,21 @@ class WorkerSide:
 
     def _on_drain(self, data: dict[str, Any]) -> None:
         if self._load is not None and self._load.number == data["test"]:
-            gevent.spawn(self._drain, self._load, data)
+            gevent.spawn(self._wind_up, self._load, data["end_s"], data["limit_s"], messages.DRAINED)
 
-    def _drain(self, load: _Load, data: dict[str, Any]) -> None:
-        load.pump.end_at(data["end_s"])
-        until_s = clock() + data["limit_s"]
-        while (load.pump.come_to_s() < data["end_s"] or load.pump.unfinished()) and clock() < until_s:
+    def _wind_up(self, load: _Load, end_s: float, limit_s: float, message: str) -> None:
+        """Take no slot from `end_s` on, wait up to `limit_s` for what is on its way, and send all there is as
+        `message`.
+        """
+        load.pump.end_at(end_s)
+        until_s = clock() + limit_s
+        while (load.pump.come_to_s() < end_s or load.pump.unfinished()) and clock() < until_s:
             gevent.sleep(0.01)
         load.pump.censor()
         load.reports_end.set()
         if self._reporter is not None:
             self._reporter.join()  # not killed: it may hold what the recorder has just handed over
-        self._runner.send_message(messages.DRAINED, load.report(final=True))
+        self._runner.send_message(message, load.report(final=True))
         load.stats.pump_out()
         load.close()
         if self._load is load:
