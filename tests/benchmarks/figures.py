@@ -28,6 +28,7 @@ from locustfiles.engine._recorder import COLUMNS, Recorder
 
 ROOT = Path(__file__).parents[2]
 WORKER_CORE, SERVER_CORE = 0, 1
+WARMUP_S = 3
 
 
 def recording_us(rows: int = 300_000, rate_per_s: int = 30_000) -> float:
@@ -49,45 +50,22 @@ def run_engine(lab: Lab, rate_per_s: int, connections: int, duration_s: int, idl
     """One run of the engine in a worker process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder) / "run"
-        command = [
-            sys.executable,
-            "-m",
-            "locust",
-            "-f",
-            str(ROOT / "locustfiles" / "constant_rate.py"),
-            "--headless",
-            "--only-summary",
-        ]
-        command += [
-            "-u",
-            str(connections),
-            "--rate",
-            f"{rate_per_s}/s",
-            "--warmup",
-            "3s",
-            "--duration",
-            f"{duration_s}s",
-        ]
-        command += [
-            "--host",
-            lab.url,
-            "--ca",
-            str(lab.ca_path),
-            "--run-dir",
-            str(run_dir),
-            "--worker-cpus",
-            str(WORKER_CORE),
-        ]
+        profile = ROOT / "locustfiles" / "constant_rate.py"
+        words = f"-f {profile} --headless --only-summary -u {connections} --rate {rate_per_s}/s --idle {idle}"
+        words += f" --warmup {WARMUP_S}s --duration {duration_s}s --worker-cpus {WORKER_CORE} --host {lab.url}"
+        command = [sys.executable, "-m", "locust", *words.split(), "--ca", str(lab.ca_path), "--run-dir", str(run_dir)]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=duration_s + 90)
         if done.returncode not in (0, 4):
             sys.exit(done.stderr[-2000:])
         summary = open_run(run_dir).summary()
         slots = [line.split(",") for line in (run_dir / "slots.csv").read_text().splitlines()[1:]]
-        measured = [[int(number) for number in (row[0], *row[2:])] for row in slots if int(row[0]) >= 3]
+        measured = [[int(number) for number in (row[0], *row[2:])] for row in slots if int(row[0]) >= WARMUP_S]
         due, sent, late = (sum(row[place] for row in measured) for place in (1, 2, 3))
         workers = [line.split(",") for line in (run_dir / "resources.csv").read_text().splitlines()[1:]]
         cpu_s = sum(
-            float(row[3]) + float(row[4]) for row in workers if row[1] == "worker" and 3 <= int(row[0]) < 3 + duration_s
+            float(row[3]) + float(row[4])
+            for row in workers
+            if row[1] == "worker" and 0 <= int(row[0]) - WARMUP_S < duration_s
         )
         rss = [int(row[5]) for row in workers if row[1] == "worker"]
         manifest = json.loads((run_dir / "manifest.json").read_text())
@@ -98,7 +76,7 @@ def run_engine(lab: Lab, rate_per_s: int, connections: int, duration_s: int, idl
     return {
         "rate_per_s": rate_per_s,
         "connections": connections,
-        "idle": idle,
+        "idle": manifest["options"]["idle"],
         "sent_percent": round(100 * sent / due, 3),
         "within_1_ms_percent": round(100 * (1 - late / due), 2),
         "response_ms": {name: quantiles[name] for name in ("p50", "p99", "p99.9")},
